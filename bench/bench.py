@@ -1,4 +1,4 @@
-"""One table of what koofu's speed is, each figure beside a peer or a ceiling of the same run.
+"""One table of koofu's speed, each figure beside a peer or a ceiling measured in the same run.
 
 usage: bench.py BUILD [options]        (make bench ARGS='options')
 
@@ -61,7 +61,7 @@ def arguments():
 
 
 def command(words):
-    """What to type for the same table again; where things are does not matter for that."""
+    """The command that makes the same table, without paths."""
     places, kept = ("--torch", "--write", "--work"), []
     for i, word in enumerate(words):
         if word not in places and (i == 0 or words[i - 1] not in places):
@@ -70,7 +70,7 @@ def command(words):
 
 
 def remarks(o, load):
-    """What one has to know about the figures."""
+    """Notes on the figures."""
     clock = "" if o.clock == "wall" else "; PROCESSOR TIME"
     busy = "; NOT QUIET: others used the machine" if load > 0.5 and o.clock == "wall" else ""
     size = "; QUICK: the figures mean nothing" if o.quick else ""

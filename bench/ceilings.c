@@ -1,12 +1,12 @@
-/* ceilings.c - what this machine can do at most: a side of the benchmarks (side.py).
+/* ceilings.c - peak rates of this machine: a side of the benchmarks (side.py).
  *
  *     ceilings THREADS
  *
- * A line `f32 avx512` asks for 10^9 operations of that kind with that instruction set, all threads
- * together; `memory BYTES` for reading an array of that size once, each thread its own part. The
- * answer is the best of several tries. Operands stay in registers, so that nothing but the
- * arithmetic is measured: real code has to load them as well. A multiplication and an addition are
- * two operations. */
+ * A line `f32 avx512` measures 10^9 operations of that kind with that instruction set, over all
+ * threads; `memory BYTES` measures reading an array of that size once, each thread its own part.
+ * The answer is the best of several tries. Operands stay in registers, so only the arithmetic is
+ * measured, not the loads that real code needs. A multiplication and an addition are two
+ * operations. */
 #include "serve.h"
 
 #include <cpuid.h>
@@ -18,11 +18,11 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-enum { TRIES = 5, TURNS = 4000000, CHAINS = 12, MOST = 256, STREAMS = 8 };
+enum { TRIES = 5, TURNS = 4000000, CHAINS = 12, MAX_THREADS = 256, STREAMS = 8 };
 
-/* --- registers ------------------------------------------------------------------------------- */
+/* --- registers -------------------------------------------------------------------------------- */
 
-/* CHAINS independent sums hide the latency of an instruction on every machine so far. */
+/* CHAINS independent sums hide the latency of an instruction on all machines tested. */
 #define PEAK(name, isa, type, one, step)                                                           \
   __attribute__((target(isa))) static void name(void) {                                            \
     type sum[CHAINS], x = one, t = x;                                                              \
@@ -43,7 +43,7 @@ PEAK(int8_avx512, "avx512f", __m512i, _mm512_set1_epi32(0x03050403), "vpdpbusd %
 PEAK(int16_avx512, "avx512f", __m512i, _mm512_set1_epi32(0x00030005), "vpdpwssd %2, %2, %0")
 PEAK(bf16_avx512, "avx512f", __m512, _mm512_set1_ps(0.5f), "vdpbf16ps %2, %2, %0")
 
-/* --- tiles ----------------------------------------------------------------------------------- */
+/* --- tiles ------------------------------------------------------------------------------------ */
 
 typedef struct tile_config {
   uint8_t palette, start_row, reserved[14];
@@ -51,7 +51,8 @@ typedef struct tile_config {
   uint8_t rows[16];
 } tile_config;
 
-/* Static: gcc does not see that _tile_loadconfig reads it, and drops stores into a local one. */
+/* Static, since gcc does not know that _tile_loadconfig reads it and drops stores to a local
+ * one. */
 static const tile_config config = {
     .palette = 1,
     .row_bytes = {64, 64, 64, 64, 64, 64, 64, 64},
@@ -59,7 +60,7 @@ static const tile_config config = {
 };
 static volatile uint8_t values[1024]; /* volatile for the same reason */
 
-/* Four sums, and two tiles of each input; a product in the place of 16 instructions. */
+/* Four sums, and two tiles of each input; one product counts as 16 instructions. */
 #define TILES(name, isa, multiply)                                                                 \
   __attribute__((target("amx-tile," isa))) static void name(void) {                                \
     _tile_loadconfig(&config);                                                                     \
@@ -97,13 +98,13 @@ static int has_avx2(void) {
 static int has_avx512(void) { return __builtin_cpu_supports("avx512vnni"); }
 static int has_bf16(void) { return __builtin_cpu_supports("avx512bf16"); }
 
-/* --- memory ---------------------------------------------------------------------------------- */
+/* --- memory ----------------------------------------------------------------------------------- */
 
 enum { LINE = 64 };
 
 static char *array;
 static size_t lines;
-static uint64_t sums[MOST]; /* kept, so that the reading is not optimised away */
+static uint64_t sums[MAX_THREADS]; /* so that the reads are not optimised away */
 
 __attribute__((target("avx2"))) static uint64_t read_part(const char *at, const char *end) {
   __m256i sum[STREAMS];
@@ -125,7 +126,7 @@ static int make_array(size_t bytes) {
   return 0;
 }
 
-/* --- threads --------------------------------------------------------------------------------- */
+/* --- threads ---------------------------------------------------------------------------------- */
 
 static const struct peak {
   const char *name;
@@ -147,8 +148,8 @@ static const struct peak {
 
 static unsigned threads;
 static pthread_barrier_t barrier;
-static void (*work)(void); /* NULL: reading the array */
-static double busy[MOST];  /* of the last try */
+static void (*work)(void);       /* NULL: reading the array */
+static double busy[MAX_THREADS]; /* of the last try */
 static bench_time best;
 
 static void *thread(void *number) {
@@ -173,7 +174,7 @@ static void *thread(void *number) {
 }
 
 static void run_threads(void) {
-  pthread_t others[MOST];
+  pthread_t others[MAX_THREADS];
   pthread_barrier_init(&barrier, NULL, threads);
   for (size_t i = 1; i < threads; i++)
     if (pthread_create(&others[i], NULL, thread, (void *)(uintptr_t)i) != 0) abort();
@@ -205,7 +206,7 @@ static int answer(void *user, char *text, bench_time *spent) {
 
 int main(int argc, char **argv) {
   threads = argc == 2 ? (unsigned)strtoul(argv[1], NULL, 10) : 0;
-  if (threads == 0 || threads > MOST) return 2;
+  if (threads == 0 || threads > MAX_THREADS) return 2;
   /* As bf16, numbers of both signs around 1; zeros cost less power. */
   for (int i = 0; i < 1024; i++)
     values[i] = (uint8_t)(i % 2 == 0 ? i % 251 : i % 4 == 1 ? 0x3f : 0xbf);

@@ -1,4 +1,4 @@
-"""What the groups of rows share: the machine, data, sides, turns."""
+"""Shared by all groups of rows: the machine, data, sides, turns."""
 
 import json
 import os
@@ -33,8 +33,8 @@ def cpu_has(flag):
 
 
 def blas_environment(threads, level="avx512"):
-    """For programs with a BLAS: so many threads. OpenBLAS is told its kernels, since some releases take new
-    CPUs for old ones and are several times slower; held to AVX2, all of them are. level None: they decide."""
+    """Environment for programs with a BLAS: the number of threads, and the kernels of OpenBLAS, since some releases
+    take new CPUs for old ones and are several times slower. level: "avx2" holds all of them to AVX2; None: free."""
     environment = {k: v for k, v in os.environ.items()
                    if not k.startswith(("OPENBLAS_", "OMP_", "MKL_", "FAISS_", "PYTHON")) and k != "LD_PRELOAD"}
     for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
@@ -49,7 +49,7 @@ def blas_environment(threads, level="avx512"):
 
 
 def tensors(path):
-    """The tensors of a native data set, mapped."""
+    """The tensors of a data set of koofu, memory-mapped."""
     with open(path, "rb") as f:
         length, = struct.unpack("<Q", f.read(8))
         header = json.loads(f.read(length))
@@ -59,14 +59,14 @@ def tensors(path):
 
 
 def read_once(path):
-    """Into the page cache."""
+    """Reads a file into the page cache."""
     with open(path, "rb") as f:
         while f.read(1 << 24):
             pass
 
 
 def on_disk(path):
-    """Whether the file is on a disk, and not in memory for good."""
+    """Whether the file is on a disk, not in a file system in memory."""
     with open("/proc/mounts") as f:
         mounts = [line.split()[1:3] for line in f]
     path = os.path.realpath(path)
@@ -75,7 +75,7 @@ def on_disk(path):
 
 
 def forget(path):
-    """Out of the page cache, as if the file had never been read."""
+    """Drops a file from the page cache."""
     fd = os.open(path, os.O_RDONLY)
     os.fsync(fd)
     os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
@@ -87,7 +87,7 @@ def say(text):
 
 
 class Bench:
-    """A run: its options, its folder of files, its table."""
+    """A run: options, folder, table."""
 
     def __init__(self, options, table, work):
         self.o, self.table, self.work = options, table, work
@@ -112,7 +112,7 @@ class Bench:
         return os.path.join(self.work, name)
 
     def world(self, classes, dim, per_class, dtype="f32", split=0):
-        """A synthetic data set, made once and in the page cache."""
+        """A synthetic data set, created once, in the page cache."""
         path = self.path(f"{classes}-{dim}-{per_class}-{dtype}-{split}.safetensors")
         if not os.path.exists(path):
             self.run("synth", "--classes", classes, "--dim", dim, "--per-class", per_class, "--dtype", dtype,
@@ -123,11 +123,11 @@ class Bench:
     # --- sides ------------------------------------------------------------------------------------
 
     def pick(self, times):
-        """The time that this run counts."""
+        """The time that counts in this run."""
         return times[CLOCKS.index(self.o.clock)]
 
     def run(self, *words):
-        """One command of koofu, to its end."""
+        """Runs one command of koofu."""
         start = time.perf_counter()
         process = subprocess.Popen([self.binary, *map(str, words), "-q"], stdout=subprocess.DEVNULL)
         _, status, used = os.wait4(process.pid, 0)
@@ -142,14 +142,14 @@ class Bench:
         return lambda: self.run(*words, "--isa", isa, "--threads", self.o.threads)
 
     def cold(self, path, turn):
-        """A turn that finds the file on disk, not in the page cache."""
+        """A turn with the file on disk, not in the page cache."""
         def with_a_cold_file():
             forget(path)
             return turn()
         return with_a_cold_file
 
     def side(self, name, command, environment=None):
-        """One that runs until stop_sides."""
+        """A side that runs until stop_sides."""
         self.sides.append(Side(name, command, environment))
         return self.sides[-1]
 
@@ -162,7 +162,7 @@ class Bench:
                          environment or blas_environment(self.o.threads))
 
     def peer(self, start, *names):
-        """The side that `start` makes, or None where it is not installed. `names`: what rows call it."""
+        """The side that `start` makes, or None if it is not installed. names: its names in rows."""
         try:
             side = start()
         except Missing as missing:
@@ -177,7 +177,7 @@ class Bench:
         self.sides = []
 
     def turns(self, sides):
-        """The sides in turn, round by round, so that noise meets all alike: {name: Sample}."""
+        """Runs the sides in turn, round by round, so that noise affects all alike: {name: Sample}."""
         times = {name: [] for name in sides}
         for number in range(self.o.repeat):
             for name, turn in sides.items():
@@ -189,14 +189,14 @@ class Bench:
     # --- rows -------------------------------------------------------------------------------------
 
     def compare(self, group, what, isa, ours, against, other, sense=FASTER):
-        """A row beside a peer that may be absent: `other` is None then."""
+        """A row beside a peer; other None: the peer is not installed."""
         if other is None:
             self.table.skip(group, what, isa, against, self.absent[against])
         else:
             self.table.compare(group, what, isa, ours, against, other, sense)
 
     def limit(self, group, what, isa, ours, against, seconds, sense):
-        """A limit is for the wall clock and two threads."""
+        """A row with a limit, which is for the wall clock and two threads."""
         if self.o.clock == "wall" and self.o.threads == 2:
             self.table.compare(group, what, isa, ours, against, Sample([seconds]), sense)
         else:

@@ -1,5 +1,5 @@
-"""The floors of `make bench`, all of them. A floor is for two threads and for the instruction sets that it
-names ("all": whichever is measured); ratios of rows that are faster must reach it, costs must not exceed it.
+"""All floors of `make bench`. A floor is for two threads and the instruction sets it names ("all": any). Ratios of
+speed must reach it; costs must not exceed it.
 """
 
 from collections import namedtuple
@@ -8,7 +8,7 @@ from table import COST, FASTER
 
 Floor = namedtuple("Floor", "group what against sense bounds")
 
-# What rows are compared with.
+# The peers and ceilings.
 LDA = "scikit-learn LDA"
 GRID = "GridSearchCV, 13 λ × 5 folds"
 GRID_JOBS = "the same, a fold for each thread"
@@ -38,9 +38,9 @@ def growth(dim):
 
 
 SEARCHED = (768, 256, 128, 64, 32)
-# Gaussian rows have no structure: all of them must be multiplied, and the peak of 8-bit products is some five times
-# FAISS, as the rows "the peak itself" show: with AVX-512 the floor is 70 % of that. Rows in clusters, such as embeddings, have leading directions from d = 129
-# on. AVX2 multiplies 8-bit numbers at a quarter of the rate.
+# Gaussian rows have no structure, so all must be multiplied, and the peak of 8-bit products is about five times FAISS
+# (see the rows "the peak itself"): with AVX-512 the floor is 70 % of that. Clustered rows, such as embeddings, have
+# leading directions from d = 129 on. AVX2 multiplies 8-bit numbers at a quarter of the rate.
 SEARCH = {
     "gaussian": {"avx512": dict.fromkeys(SEARCHED, 3.5), "amx": dict.fromkeys(SEARCHED, 10),
                  "avx2": {768: 1, 128: 2, 64: 2, 32: 2}},
@@ -61,7 +61,7 @@ def product(shape, precision):
 
 FLOORS = [
     Floor("stats", "statistics, 768 f16", limit("300,000 rows/s"), COST, {"amx": 1}),
-    # Reading goes on while others compute, so the longer of the two should be nearly all.
+    # Reading overlaps with computing, so the longer of the two should be nearly all.
     Floor("stats", COLD, COLD_OR_WARM, COST, {"all": 1.25}),
     Floor("fit", "fit, λ given", LDA, FASTER, {"avx512": 15, "amx": 25}),
     Floor("fit", "fit, default", GIVEN, COST, {"all": 2.5}),
@@ -78,7 +78,7 @@ FLOORS = [
     Floor("classes", "fit --method paper", limit("10 s"), COST, {"all": 1}),
     Floor("classes", "fit --dim auto", limit("30 s"), COST, {"all": 1}),
     Floor("classes", "fit --method paper --dim auto", limit("30 s"), COST, {"all": 1}),
-    # Rows are mapped first, and the model is read; eval looks in two spaces.
+    # Includes mapping the rows and reading the model; eval searches two spaces.
     Floor("classes", "classify", ENGINE, COST, {"all": 1.75}),
     Floor("classes", "eval", ENGINE, COST, {"all": 2.75}),
     Floor("latency", "1 query", READING, COST, {"all": 1.5}),

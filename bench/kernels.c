@@ -1,10 +1,10 @@
-/* kernels.c - products with the kernels of towers: a side of the benchmarks (side.py).
+/* kernels.c - matrix products with the kernels of the towers: a side of the benchmarks (side.py).
  *
  *     kernels THREADS
  *
- * A line `ISA PRECISION M K N` asks for a product with bias, and a GELU where N > K, to prepared or
- * f32 rows, its outputs shared among the threads. The answer is the best of as many as fit into a
- * fifth of a second. */
+ * A line `ISA PRECISION M K N` measures a product with bias, and a GELU if N > K, to prepared or
+ * f32 rows, with outputs divided among the threads. The answer is the best run within a fifth of a
+ * second. */
 #include "kernel/kernel.h"
 #include "serve.h"
 

@@ -1,4 +1,4 @@
-"""As much of libkoofu.so as the benchmarks of the search need, through ctypes."""
+"""The parts of libkoofu.so that the search benchmarks need, through ctypes."""
 
 import ctypes as c
 
@@ -34,7 +34,7 @@ def load(path):
 
 
 class Koofu:
-    """A context: so many threads, one instruction set."""
+    """A context with a number of threads and an instruction set."""
 
     def __init__(self, lib, threads, isa):
         self.lib, self.ctx = lib, c.c_void_p()
@@ -62,7 +62,7 @@ class Index:
         return self.koofu.lib.kf_index_bytes(self.index)
 
     def search(self, queries, k):
-        """Neighbours [n][k], and how many rows were scored in double precision."""
+        """Neighbours [n][k], and the number of rows scored in double precision."""
         found, report = np.empty((len(queries), k), "i8"), Report()
         self.koofu.call("kf_search", self.index, queries.ctypes.data, len(queries), k, None, found.ctypes.data,
                         None, c.byref(report))

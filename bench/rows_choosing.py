@@ -1,4 +1,4 @@
-"""What choosing costs: beside statistics of many rows, and with many classes."""
+"""The cost of choosing: beside statistics of many rows, and with many classes."""
 
 import numpy as np
 
@@ -37,7 +37,7 @@ def choosing(b):
 
 
 def many_classes(b):
-    """Choices, and classifying beside a search for as many rows among as many."""
+    """Choices; and classifying, beside a search with as many queries and rows."""
     classes, dim = b.size(MANY, TINY[0]), b.size(FULL, TINY)[1]
     data, out, model = b.world(classes, dim, MANY_ROWS), b.path("out.safetensors"), b.path("model.safetensors")
     test = b.world(classes, dim, 1, split=1)

@@ -1,4 +1,4 @@
-"""CLIP's image towers beside PyTorch and the peaks of the machine; the products that they are made of."""
+"""CLIP's image towers, and the products in them, beside PyTorch and the peaks of the machine."""
 
 import json
 import os
@@ -11,7 +11,7 @@ from floors import PYTORCH, SHAPES, TOWERS, peak, product
 from side import Missing
 
 LEAST_COSINE = {"f32": 0.999999, "bf16": 0.9999}
-# What OpenAI published: width, layers, heads, patch, embedding; and how many pictures are timed.
+# The models of OpenAI: width, layers, heads, patch, embedding; and the number of pictures timed.
 SIZES = {TOWERS[0]: (768, 12, 12, 32, 512, 64), TOWERS[1]: (1024, 24, 16, 14, 768, 8)}
 QUICK = {"a small tower": (64, 2, 2, 32, 32, 4)}
 PICTURE = 224
@@ -43,7 +43,7 @@ def weights(width, layers, patch, out):
 
 
 def make_model(folder, width, layers, heads, patch, out):
-    """A folder with random weights at true size."""
+    """A model folder with random weights in the original shapes."""
     os.makedirs(folder, exist_ok=True)
     vision = {"hidden_size": width, "intermediate_size": 4 * width, "num_hidden_layers": layers,
               "num_attention_heads": heads, "patch_size": patch, "image_size": PICTURE, "projection_dim": out,
@@ -67,7 +67,7 @@ def make_model(folder, width, layers, heads, patch, out):
 
 
 def operations(width, layers, patch, out):
-    """Of one picture, as if the last layer were computed for every token."""
+    """Operations per picture, with the last layer computed for every token."""
     tokens = (PICTURE // patch) ** 2 + 1
     products = (tokens - 1) * 3 * patch * patch * width + width * out
     return 2 * (products + layers * tokens * (12 * width * width + 2 * tokens * width))
@@ -77,13 +77,13 @@ def operations(width, layers, patch, out):
 
 
 def peak_kind(isa, precision):
-    """What the products could be multiplied as."""
+    """The arithmetic available for products."""
     native = isa == "amx" or isa == "avx512" and cpu_has("avx512_bf16")
     return "bf16" if precision == "bf16" and native else "f32"
 
 
 def peak_turn(ceilings, isa, precision):
-    """A turn of what is fastest: some CPUs multiply bf16 more slowly than f32."""
+    """A turn with the fastest arithmetic: some CPUs multiply bf16 more slowly than f32."""
     asks = {f"{peak_kind(isa, precision)} {isa}", f"f32 {isa}"} - {"f32 amx"} or {"f32 avx512"}
     return lambda: min(ceilings.ask(ask) for ask in sorted(asks))
 
@@ -125,7 +125,7 @@ def torch_side(b, request):
 
 
 def check(b, what, isa, precision):
-    """The embeddings are PyTorch's in f32."""
+    """Compares the embeddings with PyTorch's in f32."""
     x, y = (np.load(b.path(f"{name}.npy")).astype("f8") for name in (isa, "torch"))
     least = (np.sum(x * y, axis=1) / np.linalg.norm(x, axis=1) / np.linalg.norm(y, axis=1)).min()
     if least < LEAST_COSINE[precision]:
@@ -133,7 +133,7 @@ def check(b, what, isa, precision):
 
 
 def kernels(b):
-    """Products alone, without attention and norms."""
+    """Only products, without attention and norms."""
     shapes = b.size(SHAPES, ((50, 64, 64),))
     ours, ceilings = b.c_side("kernels", b.o.threads), b.c_side("ceilings", b.o.threads)
     for isa in b.isas:

@@ -1,4 +1,4 @@
-"""Statistics, fits of data, and what a fit of statistics is made of."""
+"""Statistics, fits to data, and the parts of a fit to statistics."""
 
 import os
 
@@ -11,7 +11,7 @@ from table import COST, Sample
 
 FULL, TINY = (1000, 768), (20, 48)  # classes and dimensions
 GRID_FITS, TWICE = 13 * 5, f"{LAPACK}, twice"
-# The products of each pair of columns and row, and what they are multiplied as: src/kernel.
+# The arithmetic of products of columns, by instruction set (src/kernel).
 MOMENTS = {"amx": ("int8", 9), "avx512": ("int16", 3), "avx2": ("f64", 1)}
 
 
@@ -61,7 +61,7 @@ def unequal(labels, least):
 
 
 def fits(b):
-    """From .npy to model, as scikit-learn does it from .npy to a fitted object."""
+    """From .npy to a model, as scikit-learn goes from .npy to a fitted object."""
     data = b.world(*b.size(FULL, TINY), b.size(100, 10))
     folder, x, y = as_arrays(b, "equal", data)
     fit = ("fit", x, "--labels", y, "-o", b.path("out.safetensors"))
@@ -97,7 +97,7 @@ def f64_peak(isa):
 
 
 def solver(b):
-    """The eigensolver and the fit of statistics, which does not depend on the number of rows."""
+    """The eigensolver and the fit to statistics, which do not depend on the number of rows."""
     dims = b.size((768, 1024, 2048), (96, 128))
     stats = {dim: b.path(f"stats-{dim}.safetensors") for dim in dims}
     for dim in dims:

@@ -30,7 +30,7 @@ def gaussian(n, dim, seed):
 
 
 def make_rows(b, n, n_queries, dim, data="gaussian"):
-    """base.npy and queries.npy, unit rows for all sides."""
+    """Writes base.npy and queries.npy, unit rows for all sides."""
     for name, count, split in (("base.npy", n, 0), ("queries.npy", n_queries, 1)):
         if data == "synth":
             rows = tensors(b.world(1000, dim, -(-count // 1000), split=split))["embeddings"][:count]
@@ -45,7 +45,7 @@ def unit(rows):
 
 
 def exact_scores(base, queries, metric):
-    """In float64, of the rows as given; greater is nearer."""
+    """Scores in float64, of the rows as given; greater is nearer."""
     rescale = unit if metric == "cosine" else np.asarray
     q = rescale(queries).astype("f8")
     scores = np.empty((len(q), len(base)))
@@ -58,7 +58,7 @@ def exact_scores(base, queries, metric):
 
 
 def check(b, group, what, isa):
-    """koofu's last neighbours must be those of float64, where that can tell scores apart."""
+    """koofu's last neighbours must be those of float64, where float64 can separate the scores."""
     base, queries = np.load(b.path("base.npy"), mmap_mode="r"), np.load(b.path("queries.npy"))
     answer = np.load(b.path(f"found-{isa}.npz"))
     found = answer["found"]
@@ -82,7 +82,7 @@ def koofu_side(b, isa, k=K, announced=0):
 
 
 def mkl():
-    """What makes FAISS use MKL instead of the BLAS of its wheel, if MKL is in the virtual environment."""
+    """Environment in which FAISS uses MKL instead of the BLAS of its wheel, if MKL is installed."""
     folder = os.path.join(sys.prefix, "lib")
     names = os.listdir(folder) if os.path.isdir(folder) else []
     found = sorted(n for n in names if n.startswith("libmkl_rt.so"))
@@ -90,7 +90,7 @@ def mkl():
 
 
 def faiss_sources():
-    """That of the virtual environment with its own BLAS and with MKL, and Debian's."""
+    """FAISS of the virtual environment, with its own BLAS and with MKL, and Debian's."""
     sources = [(sys.executable, {})] + ([(sys.executable, mkl())] if mkl() else [])
     if os.path.exists(DEBIAN_PYTHON) and os.path.realpath(sys.executable) != os.path.realpath(DEBIAN_PYTHON):
         sources.append((DEBIAN_PYTHON, {}))
@@ -101,7 +101,7 @@ FASTEST = {}  # source by level, sizes and dimensions: what the rows are does no
 
 
 def fastest_faiss(b, level, sizes, dim):
-    """Of what there is, tuned for queries of these sizes. `level`: the instruction sets that it is held to."""
+    """The best FAISS, tuned for queries of these sizes. level: the instruction sets it is limited to."""
     best, least, why, key = None, float("inf"), [], (level, *sizes, dim)
     for python, preload in FASTEST.get(key, faiss_sources()):
         try:
@@ -122,7 +122,7 @@ def fastest_faiss(b, level, sizes, dim):
 
 
 def plain_faiss(b, sizes):
-    """What pip installs, with the settings that it comes with, told nothing but the number of threads."""
+    """FAISS as pip installs it, with default settings except for the number of threads."""
     side = b.python_side("sides_search.py", blas_environment(b.o.threads, None), kind="faiss", tuned=False, folder=b.work, k=K,
                          metric=b.o.metric, sizes=sizes)
     side.what = side.what.split(maxsplit=1)[1] + ", as it comes"
@@ -130,7 +130,7 @@ def plain_faiss(b, sizes):
 
 
 def levels(b):
-    """FAISS is held to AVX2 where koofu is."""
+    """FAISS is limited to AVX2 where koofu is."""
     return {isa: "avx2" if isa == "avx2" or not cpu_has("avx512bw") else "avx512" for isa in b.isas}
 
 
@@ -174,7 +174,7 @@ def compare_search(b, group, n, n_queries, dim, what, data="gaussian"):
 
 
 def search(b):
-    """Enough queries that koofu looks for leading directions, which rows in clusters have."""
+    """Enough queries for koofu to look for leading directions, which clustered rows have."""
     for data in b.o.data:
         for dim in b.o.dims or SEARCHED:
             compare_search(b, "search", b.size(200000, 10000), b.size(4096, 200), dim, searched(dim, data), data)
@@ -189,8 +189,8 @@ def paper(b):
 
 
 def latency(b):
-    """Few queries at a time, as on a server. No search can be faster than reading its rows once, except that part
-    of them stays in the last cache."""
+    """Few queries at a time, as on a server. No search can be faster than reading the rows once, except for the part
+    that stays in the last-level cache."""
     n, dim, sizes, calls = b.size(1000000, 10000), 256, (1, 4, 16), b.size(20, 3)
     make_rows(b, n, 1000, dim)
     sides, ceilings = search_sides(b, sizes, lambda size: f"{size} {calls}", dim), b.c_side("ceilings", b.o.threads)

@@ -10,12 +10,12 @@ if [ ! -e "$build/venv/ready" ]; then
   echo "koofu: making a virtual environment with numpy, scikit-learn and FAISS in $build/venv" >&2
   python3 -m venv "$build/venv"
   "$python" -m pip install -q numpy scipy scikit-learn
-  # MKL is what FAISS recommends for Intel; the wheel has an OpenBLAS of 2021 inside.
+  # FAISS recommends MKL for Intel; its wheel contains an OpenBLAS of 2021.
   "$python" -m pip install -q faiss-cpu || echo "koofu: FAISS is left out" >&2
   "$python" -m pip install -q mkl || echo "koofu: MKL is left out" >&2
   touch "$build/venv/ready"
 fi
-# PyTorch takes gigabytes: it is used where it is, and installed by tools/oracle_python.sh.
+# PyTorch takes gigabytes: used if present; tools/oracle_python.sh installs it.
 if [ -n "${ORACLE_PYTHON:-}" ] || [ -e "$here/../build-oracle/ready" ]; then
   set -- --torch "$("$here/../tools/oracle_python.sh")" "$@"
 fi

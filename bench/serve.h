@@ -1,11 +1,11 @@
-/* serve.h - the sides of the benchmarks that are written in C. side.py says how a side behaves. */
+/* serve.h - for sides of the benchmarks written in C. side.py documents the protocol. */
 #ifndef KOOFU_BENCH_SERVE_H
 #define KOOFU_BENCH_SERVE_H
 
 #include <stdio.h>
 #include <time.h>
 
-/* Seconds of the wall clock and of all processors together. */
+/* Seconds of wall clock and of CPU time. */
 typedef struct bench_time {
   double wall, busy;
 } bench_time;
@@ -25,7 +25,7 @@ static inline bench_time bench_since(bench_time start) {
   return (bench_time){now.wall - start.wall, now.busy - start.busy};
 }
 
-/* Takes a line without its end; not 0: the side gives up, having said why on standard error. */
+/* Handles a line. Non-zero: the side ends, after an error message on standard error. */
 typedef int bench_answer(void *user, char *line, bench_time *spent);
 
 static inline int bench_serve(const char *what, bench_answer *answer, void *user) {

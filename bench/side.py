@@ -1,4 +1,4 @@
-"""A side of the benchmarks: a program in a process of its own, which takes turns with others.
+"""A side of the benchmarks: a program in its own process, which takes turns with others.
 
 It says `ready` and what it is; then it answers each line on its input with two times in seconds, of the
 wall clock and of its processors. A side that cannot take part exits with 77 and says why. The sides in C
@@ -13,7 +13,7 @@ MISSING = 77
 
 
 class Missing(Exception):
-    """A side is not there; the message says why."""
+    """A side is not available; the message says why."""
 
 
 class Side:
@@ -29,7 +29,7 @@ class Side:
         self.what = said[len("ready"):].strip()
 
     def ask(self, line=""):
-        """Seconds of the wall clock and of processors."""
+        """Seconds of wall clock and of CPU time."""
         print(line, file=self.process.stdin, flush=True)
         answer = self.process.stdout.readline()
         if not answer:
@@ -44,14 +44,14 @@ class Side:
 
 
 def clock(work):
-    """Both times of work(), and what it returns."""
+    """Both times of work(), and its result."""
     wall, busy = time.perf_counter(), time.process_time()
     result = work()
     return time.perf_counter() - wall, time.process_time() - busy, result
 
 
 def serve(what, answer):
-    """The other end: `answer` has a line and returns two times."""
+    """The loop of a side: `answer` takes a line and returns two times."""
     print("ready", what, flush=True)
     for line in sys.stdin:
         print(*answer(line.strip()), flush=True)

@@ -17,7 +17,7 @@ from side import clock, missing, serve
 
 
 def load(folder):
-    """Unit rows, and their classes."""
+    """Unit rows and their classes."""
     rows, labels = (np.load(os.path.join(folder, name)) for name in ("x.npy", "y.npy"))
     rows /= np.linalg.norm(rows, axis=1, keepdims=True)
     return rows, labels
@@ -34,8 +34,8 @@ def lda(o):
 
 
 def grid(o):
-    """With one job, as scikit-learn does it by default: a fold at a time, and all threads for the BLAS. With as many
-    jobs as threads, threads get a fold each, and one thread of the BLAS: faster, since most of LDA does not use it."""
+    """One job, scikit-learn's default: one fold at a time, all threads for the BLAS. As many jobs as threads: a fold and
+    a BLAS thread each, which is faster, since most of LDA does not use the BLAS."""
     import sklearn
     from joblib import parallel_backend
     from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
@@ -58,7 +58,7 @@ def grid(o):
 
 
 def scatter(dim):
-    """Columns fall in size by a factor of 100, as embeddings' do."""
+    """Columns decrease by a factor of 100, like those of embeddings."""
     rows = np.random.default_rng(dim).uniform(-1, 1, (2 * dim, dim)) / np.linspace(1, 100, dim)
     rows[:, 1:] += 0.5 * rows[:, :-1]
     return rows.T @ rows

@@ -28,7 +28,7 @@ ALWAYS_BLAS, NEVER_BLAS, FEW = 0, 2**31 - 1, 20
 
 
 def blas():
-    """Version and kernels of the BLAS that FAISS has loaded, by asking it."""
+    """Version and kernels of the BLAS that FAISS has loaded, as it reports them."""
     with open("/proc/self/maps") as f:
         paths = sorted({line.split()[-1] for line in f if ".so" in line and line.split()[-1].startswith("/")})
     for path in paths:
@@ -57,7 +57,7 @@ class Faiss:
         self.best, self.tuned = {}, o["tuned"]  # best: setting by size
 
     def settings(self, size):
-        """The default must come first: settings stay."""
+        """The default must come first, since settings persist."""
         if not self.tuned:
             return (None,)
         if size <= FEW:
@@ -65,8 +65,8 @@ class Faiss:
         return (None, *((ALWAYS_BLAS, *block) for block in BLOCKS))
 
     def tune(self, sizes, queries):
-        """Takes the best setting for each size, from one call or, for few queries, five of them. Where two
-        settings are slow, there is no third."""
+        """Finds the best setting for each size, from one call or, for few queries, five. After two slow settings it
+        stops."""
         total = 0
         for size in sizes:
             spent = {}

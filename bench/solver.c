@@ -2,9 +2,9 @@
  *
  *     solver THREADS ISA [-v]
  *
- * A line `eigen D` asks for all eigenvectors of a scatter matrix, `product D` for the product of two
- * square matrices, `fit STATS.safetensors` for a model from statistics in memory. -v prints the
- * stages of every fit to standard error. */
+ * A line `eigen D` measures all eigenvectors of a scatter matrix, `product D` the product of two
+ * square matrices, `fit STATS.safetensors` a model from statistics in memory. -v prints the stages
+ * of every fit to standard error. */
 #include "model/model.h"
 #include "serve.h"
 
@@ -13,14 +13,14 @@
 
 typedef struct solver {
   kf_ctx *ctx;
-  /* The last problems that were asked for stay, so that only solving is timed. */
+  /* The last problems are kept, so that only solving is timed. */
   uint32_t n;
   double *a, *copy, *values, *vectors;
   char *path;
   kf_stats *stats;
 } solver;
 
-/* --- matrices -------------------------------------------------------------------------------- */
+/* --- matrices --------------------------------------------------------------------------------- */
 
 /* Uniform in [-1, 1). */
 static double next(uint64_t *seed) {
@@ -28,7 +28,8 @@ static double next(uint64_t *seed) {
   return (double)(int32_t)(*seed >> 32) * 0x1p-31;
 }
 
-/* A scatter matrix of 2 n rows whose columns fall in size by a factor of 100, as embeddings' do. */
+/* A scatter matrix of 2 n rows whose columns decrease by a factor of 100, like those of
+ * embeddings. */
 static kf_status fill(kf_ctx *ctx, uint32_t n, double *a) {
   uint64_t seed = n;
   double *rows = malloc((size_t)2 * n * n * sizeof *rows);
@@ -85,7 +86,7 @@ static kf_status product(solver *s, uint32_t n, bench_time *spent) {
   return status;
 }
 
-/* --- fits ------------------------------------------------------------------------------------ */
+/* --- fits ------------------------------------------------------------------------------------- */
 
 /* Called before the first stage with 0, and after stage n with n. */
 static int print_stage(void *last, const char *what, uint64_t done, uint64_t total) {

@@ -18,7 +18,7 @@ BLOCK = "<!-- make bench: {} -->", "<!-- end -->"
 
 
 def write_block(page, name, text):
-    """The page with the text in its block of that name; a block that is not there yet goes after the last one."""
+    """The page with the block of that name replaced; a new block goes after the last one."""
     begin, end = BLOCK[0].format(name), BLOCK[1]
     block = f"{begin}\n{text}\n{end}"
     if begin in page:
@@ -31,7 +31,7 @@ def write_block(page, name, text):
 
 
 class Sample:
-    """The times of one side, in the order of its rounds."""
+    """The times of one side, by round."""
 
     def __init__(self, seconds):
         if not seconds or min(seconds) <= 0:
@@ -46,7 +46,7 @@ class Sample:
         return Sample([a + b for a, b in zip(self.seconds, other.seconds)])
 
     def larger(self, other):
-        """Of the two in each round."""
+        """The ratio of the two in each round."""
         return Sample([max(a, b) for a, b in zip(self.seconds, other.seconds)])
 
     def __mul__(self, factor):
@@ -63,7 +63,7 @@ def duration(seconds):
 
 
 def spread(sample):
-    """The median, and the range where there is one."""
+    """The median, and the range if there are several."""
     if len(sample.seconds) == 1:
         return duration(sample.median)
     scale, unit = (1, "s") if sample.median >= 0.9995 else (1e3, "ms")
@@ -72,7 +72,7 @@ def spread(sample):
 
 
 class Table:
-    """`floors` as in floors.py; without `checked` they are shown and never fail. Each row is told at once."""
+    """floors: as in floors.py; without `checked` they are shown but never fail. Rows are printed as they come."""
 
     def __init__(self, floors=(), checked=True, tell=lambda line: None):
         self.floors = {(f.group, f.what, f.against): f for f in floors}
@@ -83,8 +83,8 @@ class Table:
     # --- filling --------------------------------------------------------------------------------
 
     def compare(self, group, what, isa, ours, against, other, sense=FASTER):
-        """FASTER: how often koofu's time fits into the other's, which a floor bounds from below. COST: how
-        often the other's fits into koofu's, bounded from above. The range is that of the rounds."""
+        """FASTER: the other's time divided by koofu's, with a floor as lower bound. COST: koofu's time divided by the
+        other's, with an upper bound. The range is over rounds."""
         over, under = (other, ours) if sense == FASTER else (ours, other)
         rounds = [a / b for a, b in zip(over.seconds, under.seconds)]
         if len(over.seconds) == 1 or len(under.seconds) == 1:
@@ -109,13 +109,13 @@ class Table:
         return row
 
     def fail(self, message):
-        """Something else than a time is wrong."""
+        """A failure other than a time."""
         self.wrong.append(message)
 
     # --- judging --------------------------------------------------------------------------------
 
     def unused(self, groups, isas):
-        """Floors of these groups that no row asked for: a row was renamed, or is gone."""
+        """Floors of these groups that no row used: a row was renamed or removed."""
         seen = {(r.group, r.what, r.against, r.isa) for r in self.rows}
         for (group, what, against), floor in self.floors.items():
             for isa in isas if "all" in floor.bounds else [i for i in floor.bounds if i in isas]:

@@ -54,7 +54,7 @@ static kf_status score(kf_ctx *ctx, const kf_model *model, int raw) {
 }
 
 /* Stops at the first step that fails. */
-static kf_status run(kf_ctx *ctx) {
+static kf_status fit_and_evaluate(kf_ctx *ctx) {
   kf_model *model = NULL;
   kf_status status = make_rows(ctx, 0, N_TRAIN, train, train_labels);
   if (status == KF_OK) status = make_rows(ctx, 1, N_TEST, test, test_labels);
@@ -68,7 +68,7 @@ static kf_status run(kf_ctx *ctx) {
 int main(void) {
   kf_ctx *ctx = NULL;
   kf_status status = kf_ctx_new(NULL, &ctx);
-  if (status == KF_OK) status = run(ctx);
+  if (status == KF_OK) status = fit_and_evaluate(ctx);
   if (status != KF_OK)
     fprintf(stderr, "fit_and_classify: %s: %s\n", kf_status_name(status), kf_errmsg(ctx));
   kf_ctx_free(ctx);

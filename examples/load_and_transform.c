@@ -30,7 +30,7 @@ static kf_status make_model(kf_ctx *ctx, const char *path) {
 static kf_status transform(kf_ctx *ctx, const kf_model *model, const kf_data *data) {
   uint32_t dim_in = kf_model_dim_in(model), dim_out = kf_model_dim_out(model);
   if (kf_data_dim(data) != dim_in) {
-    fprintf(stderr, "the rows have %" PRIu32 " values, the model wants %" PRIu32 "\n",
+    fprintf(stderr, "the rows have %" PRIu32 " values, the model takes %" PRIu32 "\n",
             kf_data_dim(data), dim_in);
     return KF_ERR_DATA;
   }
@@ -50,7 +50,7 @@ static kf_status transform(kf_ctx *ctx, const kf_model *model, const kf_data *da
   return status;
 }
 
-static kf_status run(kf_ctx *ctx, const char *model_path, const char *const *data_path) {
+static kf_status load_and_map(kf_ctx *ctx, const char *model_path, const char *const *data_path) {
   kf_model *model = NULL;
   kf_data *data = NULL;
   kf_status status = kf_model_load(ctx, model_path, &model); /* verifies its checksum */
@@ -78,7 +78,7 @@ int main(int argc, char **argv) {
     status = file >= 0 ? make_model(ctx, made) : KF_ERR_IO;
   }
   if (status == KF_OK)
-    status = run(ctx, model_path, argc > 2 ? (const char *const *)argv + 2 : NULL);
+    status = load_and_map(ctx, model_path, argc > 2 ? (const char *const *)argv + 2 : NULL);
   if (status != KF_OK)
     fprintf(stderr, "load_and_transform: %s: %s\n", kf_status_name(status), kf_errmsg(ctx));
   if (argc == 1) unlink(made);

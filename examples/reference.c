@@ -196,13 +196,13 @@ static void read_rows(const char *path, struct data *s) {
   FILE *file = fopen(path, "r");
   if (file == NULL || fscanf(file, "%d %d %d", &s->N, &s->D, &s->K) != 3 || s->N > ROWS ||
       s->D > COLUMNS || s->K > CLASSES)
-    die(path, "no N, D and K for which there is room");
+    die(path, "the first line must be N D K, within the limits");
   for (int i = 0; i < s->N; i++) {
     double *x = s->x[i];
     int n = fscanf(file, "%d", &s->label[i]);
     for (int j = 0; j < s->D; j++) n += fscanf(file, "%lf", &x[j]);
-    if (n != 1 + s->D || s->label[i] < 0 || s->label[i] >= s->K) die(path, "a wrong row");
-    /* To unit length, rounded to multiples of 2^-22, as koofu's sums have it (docs/numerics.md) */
+    if (n != 1 + s->D || s->label[i] < 0 || s->label[i] >= s->K) die(path, "an invalid row");
+    /* To unit length, rounded to multiples of 2^-22, as in koofu (docs/numerics.md) */
     double length = sqrt(dot(s->D, x, x));
     for (int j = 0; j < s->D; j++) x[j] = rint(x[j] * (0x1p22 / length)) / 0x1p22;
   }

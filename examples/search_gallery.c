@@ -67,7 +67,8 @@ static kf_status search(kf_ctx *ctx, const kf_gallery *gallery, const kf_data *d
   uint32_t dim = kf_gallery_dim_in(gallery);
   if (kf_data_dim(data) != dim || kf_gallery_rows(gallery) < VOTERS) {
     fprintf(stderr,
-            "search_gallery: queries of %" PRIu32 " values and a gallery of %d rows are wanted, "
+            "search_gallery: needs queries of %" PRIu32
+            " values and a gallery of at least %d rows, "
             "not of %" PRIu32 " and %" PRIu64 "\n",
             dim, VOTERS, kf_data_dim(data), kf_gallery_rows(gallery));
     return KF_ERR_DATA;
@@ -81,7 +82,7 @@ static kf_status search(kf_ctx *ctx, const kf_gallery *gallery, const kf_data *d
   return status;
 }
 
-static kf_status run(kf_ctx *ctx, const char *path, const char *const *queries) {
+static kf_status load_and_search(kf_ctx *ctx, const char *path, const char *const *queries) {
   kf_gallery *gallery = NULL;
   kf_data *data = NULL;
   kf_status status = kf_gallery_load(ctx, path, NULL, &gallery); /* verifies its checksum */
@@ -120,7 +121,8 @@ int main(int argc, char **argv) {
     status = file >= 0 ? make_gallery(ctx, made) : KF_ERR_IO;
   }
   if (status == KF_OK)
-    status = run(ctx, given ? argv[1] : made, given ? (const char *const *)argv + 2 : NULL);
+    status =
+        load_and_search(ctx, given ? argv[1] : made, given ? (const char *const *)argv + 2 : NULL);
   if (status != KF_OK) print_error(ctx, status);
   if (!given) unlink(made);
   kf_ctx_free(ctx);

@@ -50,7 +50,8 @@ static int equal(const kf_stats *a, const kf_stats *b) {
   return same;
 }
 
-static kf_status run(kf_ctx *ctx, const char *model_path, const char *const *paths, size_t n) {
+static kf_status fit_shards(kf_ctx *ctx, const char *model_path, const char *const *paths,
+                            size_t n) {
   kf_stats *merged = NULL, *whole = NULL;
   kf_model *model = NULL;
   kf_status status = merge_shards(ctx, paths, n, &merged);
@@ -83,7 +84,7 @@ static kf_status run_on_synthetic(kf_ctx *ctx) {
     if (status == KF_OK) status = kf_data_save(ctx, world, KF_F16, paths[i]);
     kf_data_free(world);
   }
-  if (status == KF_OK) status = run(ctx, "model.safetensors", paths, 3);
+  if (status == KF_OK) status = fit_shards(ctx, "model.safetensors", paths, 3);
   for (int i = 0; i < 3; i++) unlink(paths[i]);
   unlink("model.safetensors");
   rmdir(folder);
@@ -99,7 +100,7 @@ int main(int argc, char **argv) {
   kf_status status = kf_ctx_new(NULL, &ctx);
   if (status == KF_OK)
     status = argc == 1 ? run_on_synthetic(ctx)
-                       : run(ctx, argv[1], (const char *const *)argv + 2, (size_t)argc - 2);
+                       : fit_shards(ctx, argv[1], (const char *const *)argv + 2, (size_t)argc - 2);
   if (status != KF_OK)
     fprintf(stderr, "shards_and_merge: %s: %s\n", kf_status_name(status), kf_errmsg(ctx));
   kf_ctx_free(ctx);

@@ -1,5 +1,6 @@
-/* The body of a request to 'koofu serve'. The first byte says which address it is for and what it is said to be. The
- * rest of the server is left out: what it would do with what the parsers let through is read here. */
+/* The body of a request to 'koofu serve'. The first byte says which address it is for and what it
+ * is said to be. The rest of the server is left out: what it would do with what the parsers let
+ * through is read here. */
 #include "server.h"
 #include "tiny_model.h"
 
@@ -14,7 +15,7 @@ static sv_server server;
 static sv_world world;
 static sv_shelf shelf;
 
-/* --- in the place of http.c, state.c and describe.c ------------------------------------------------ */
+/* --- in the place of http.c, state.c and describe.c ------------------------------------------- */
 
 const char *sv_header(sv_request *r, const char *name) {
   (void)r;
@@ -43,7 +44,7 @@ void sv_answer(sv_request *r, unsigned status, const char *type) {
   r->stage = SV_DONE;
 }
 
-void sv_fail(sv_request *r, unsigned status, const char *format, ...) {
+bool sv_fail(sv_request *r, unsigned status, const char *format, ...) {
   char message[1024];
   va_list list;
   va_start(list, format);
@@ -52,10 +53,15 @@ void sv_fail(sv_request *r, unsigned status, const char *format, ...) {
   sv_json_string(&r->out, NULL, message); /* must be writable, whatever is in it */
   if (status >= 500) abort();
   sv_answer(r, status, NULL);
+  return false;
 }
 
-void sv_fail_status(sv_request *r, kf_ctx *own, kf_status status) {
-  sv_fail(r, status == KF_ERR_MEM ? 429 : 422, "%s", kf_errmsg(own));
+bool sv_fail_memory(sv_request *r) { return sv_fail(r, 429, "out of memory"); }
+
+void sv_answer_json(sv_request *r, unsigned status) { sv_answer(r, status, NULL); }
+
+bool sv_fail_status(sv_request *r, kf_ctx *own, kf_status status) {
+  return sv_fail(r, status == KF_ERR_MEM ? 429 : 422, "%s", kf_errmsg(own));
 }
 
 kf_status sv_world_classifier(sv_world *w, kf_ctx *own, uint32_t top, const kf_classifier **out,
@@ -68,13 +74,9 @@ kf_status sv_world_classifier(sv_world *w, kf_ctx *own, uint32_t top, const kf_c
   return KF_ERR_ARG;
 }
 
-void sv_put_class(sv_request *r, const kf_model *model, uint32_t k, const char *key) {
-  sv_json_string(&r->out, key, kf_model_class_name(model, k));
-}
-
 const char *sv_base_name(const char *path) { return path; }
 
-/* --- the target ---------------------------------------------------------------------------------- */
+/* --- the target ------------------------------------------------------------------------------- */
 
 static void check(kf_status status) {
   if (status != KF_OK) abort();

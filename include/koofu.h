@@ -96,7 +96,7 @@ typedef enum kf_status {
   KF_ERR_MEM = 4,       /* out of memory */
   KF_ERR_MATH = 5,      /* the problem has no answer: singular scatter, fewer than two classes */
   KF_ERR_CANCELLED = 6, /* the progress callback asked to stop */
-  KF_ERR_INTERNAL = 7   /* a defect of koofu; please report it */
+  KF_ERR_INTERNAL = 7   /* a bug in koofu; please report it */
 } kf_status;
 
 /* A short fixed English name of a status, "bad data". Never NULL. */
@@ -109,8 +109,7 @@ KF_API const char *kf_status_name(kf_status status);
 typedef struct kf_ctx kf_ctx;
 typedef struct kf_ctx_options kf_ctx_options;
 
-/* A context keeps its threads between calls, and up to 64 MiB of memory of its last fit for the
- * next one. */
+/* A context keeps its threads between calls. */
 KF_API kf_status kf_ctx_new(const kf_ctx_options *options, kf_ctx **out);
 KF_API void kf_ctx_free(kf_ctx *ctx);
 /* What went wrong in the last call on this context; "" if nothing did. Valid until the next call on
@@ -127,7 +126,7 @@ typedef void (*kf_log_fn)(void *user, const char *message);
 
 struct kf_ctx_options {
   unsigned threads; /* 0: one per processor this process may use; at most 1024 */
-  unsigned isa;     /* 0. Other values are for tests and experimental: koofu_comm.h */
+  unsigned isa;     /* instruction set (experimental: kf_isa, koofu_comm.h); 0: the best */
   kf_progress_fn progress;
   kf_log_fn log;
   void *user;      /* passed to both callbacks */
@@ -135,7 +134,7 @@ struct kf_ctx_options {
   /* Where to compute: "cpu", "cuda", "cuda:1", or several devices, "cuda:0,cuda:1", which share
    * the rows of a search. NULL or "auto": on the first GPU where that is faster, if there is a GPU
    * and a plug-in for it, otherwise on the CPU. With several ranks, "cuda" and "auto" give each
-   * rank another GPU. Answers do not depend on it (docs/gpu.md). Copied, as is device_plugin. */
+   * rank a GPU of its own. Answers do not depend on it (docs/gpu.md). Both strings are copied. */
   const char *device;
   const char *device_plugin; /* NULL: libkoofu-cuda.so, next to this library or installed */
   /* The ranks that share the calls on this context (koofu_comm.h); must outlive the context. All
@@ -289,16 +288,16 @@ typedef struct kf_text kf_text;   /* text prototypes, koofu_encode.h */
 typedef struct kf_fit_options kf_fit_options;
 typedef struct kf_fit_report kf_fit_report;
 
-/* Fits a model to the labelled rows of a data set. What is not given is chosen, from the training
- * rows alone. data may be NULL if options->stats is given; then nothing is chosen by rows left out
- * (kf_fit_stats, koofu_files.h). report may be NULL.
+/* Fits a model to the labelled rows of a data set. Settings that are not given are chosen from
+ * these rows alone. data may be NULL if options->stats is given; then nothing is chosen by leaving
+ * rows out (kf_fit_stats, koofu_files.h). report may be NULL.
  *
- * If no class has two different rows, S_w, the scatter within classes, is zero. Then the scatter
- * of all rows takes its place, with a lambda of 30 times its mean eigenvalue unless one is given;
- * in the paper's method this is KF_ERR_MATH unless lambda is absolute.
+ * If no class has two different rows, S_w, the scatter within classes, is zero. Then the scatter of
+ * all rows takes its place, with a lambda of 30 times its mean eigenvalue unless one is given; in
+ * the paper's method this is KF_ERR_MATH unless lambda is absolute.
  *
- * KF_ERR_MATH if there is no model: S_w singular at lambda 0 (the message names its matrix
- * rank and a lambda that works), fewer than two classes with rows, groups so large that no row can be left
+ * KF_ERR_MATH if there is no model: S_w singular at lambda 0 (the message names its matrix rank and
+ * a lambda that works), fewer than two classes with rows, groups so large that no row can be left
  * out, or a lambda so small that numbers overflow double precision. */
 KF_API kf_status kf_fit(kf_ctx *ctx, const kf_data *data, const kf_fit_options *options,
                         kf_model **out, kf_fit_report **report);
@@ -367,8 +366,9 @@ typedef enum kf_priors {
 } kf_priors;
 
 typedef struct kf_stats_options {
-  kf_switch normalize; /* scale every row to unit length first; default: on, in units of 2^-22 */
-  /* With normalize off the unit is 2^-exponent, and |x| * 2^exponent <= 2^22 for every value. */
+  kf_switch normalize; /* scale every row to unit length first; default: on */
+  /* Values are rounded to multiples of 2^-exponent; with normalize, always 2^-22. Every value must
+   * have |x| * 2^exponent <= 2^22. */
   int exponent;
   /* For a data set with normalize off. 1: take `exponent` as given; 0: find the largest that fits,
    * in a first pass over the data. */
@@ -409,9 +409,9 @@ struct kf_fit_options {
    * are left out together. NULL: each row is its own group. Groups, and the likelihood, need rows
    * that are centred or compared by distance; otherwise KF_ERR_ARG. */
   const uint32_t *groups;
-  /* Also choose a threshold that tells rows of unknown classes (kf_model_knows): the score that
-   * this share of the rows left out in turn reaches, such as 0.95. Needs rows and all dimensions.
-   * 0: none. */
+  /* Also choose the threshold of kf_model_knows, which tells rows of unknown classes apart: the
+   * score that this share of the rows left out in turn reaches, such as 0.95. Needs rows and all
+   * dimensions. 0: none. */
   double reject;
   kf_priors priors;
   uint64_t reserved[4];
@@ -540,7 +540,7 @@ typedef enum kf_part {
   KF_PART_DEFAULT = 0, /* fused if the model has text, otherwise images */
   KF_PART_IMAGES = 1,  /* prototypes of classes with rows, in the mapped space */
   KF_PART_TEXT = 2,    /* text of classes with text, by cosine in the original space */
-  KF_PART_FUSED = 3
+  KF_PART_FUSED = 3    /* both: text + alpha times prototype (kf_model_new_fused) */
 } kf_part;
 /* Number of classes that this part can answer with. */
 KF_API uint32_t kf_model_answers(const kf_model *model, kf_part part);
@@ -633,11 +633,11 @@ struct kf_search_options {
 struct kf_search_report {
   uint64_t queries;
   /* Rows scored in double precision, over all queries: a measure of the work. Unlike the answers it
-   * depends on processor, threads and the number of queries per call. */
+   * depends on the machine, the threads and the number of queries per call. */
   uint64_t candidates;
-  /* Galleries with a map: queries that hardly look like the rows the model was fitted to: their
-   * cosine with the mean of those rows is less than half of the rows' average. Many of them: text,
-   * or another encoder. */
+  /* Galleries with a map: queries unlike the rows that the model was fitted to (their cosine with
+   * the mean of those rows is less than half of the rows' average). If there are many, they may be
+   * text, or of another encoder. */
   uint64_t far;
   uint64_t reserved[3];
 };
@@ -764,9 +764,8 @@ struct kf_gallery_options {
    * of append_to. kf_k_choice_new_for_rows (koofu_judge.h) chooses it. */
   uint32_t k;
   /* A gallery that grows (append_to is the file being written) remembers the last 64 batches of
-   * added rows that are still there. The same batch again, with the same rows, labels
-   * and ids, is taken for a repeated call: nothing is written, which is logged and KF_OK. 1: add
-   * it again. */
+   * added rows that are still there. The same batch again, with the same rows, labels and ids, is
+   * taken for a repeated call: nothing is written, which is logged and KF_OK. 1: add it again. */
   int again;
   int *repeated; /* set to 1 if that happened, otherwise to 0; NULL: not wanted */
   /* KF_F16 and KF_BF16 halve the file, and memory is three bytes per value instead of five. Rows

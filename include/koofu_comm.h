@@ -38,9 +38,9 @@ extern "C" {
 typedef struct kf_comm {
   uint32_t rank, size; /* 0 <= rank < size */
   void *self;          /* passed to the functions */
-  /* Adds n 128-bit integers over the ranks; all ranks get the sums. Each is a pair: its lower 64
-   * bits, then its upper ones, in two's complement. Sums wrap around. */
-  int (*sum)(void *self, uint64_t *pairs, uint64_t n);
+  /* Adds n 128-bit integers over the ranks, in place; all ranks get the sums. Each is two words,
+   * the lower 64 bits first, in two's complement. Sums wrap around. */
+  int (*sum)(void *self, uint64_t *words, uint64_t n);
   /* Rank r contributes bytes [ends[r - 1], ends[r]) of an array (rank 0: from 0 on), which are at
    * `part`; rank `to` gets the whole array or, if `to` is KF_ALL_RANKS, every rank does. all: the
    * array; NULL on ranks that do not get it. `part` may already be in place in `all`. The ends are
@@ -88,7 +88,7 @@ typedef struct kf_device_info {
   const char *name;      /* as the vendor calls it */
   const char *driver;    /* version of the driver */
   uint32_t number;       /* from 0 */
-  uint32_t processors;   /* multiprocessors */
+  uint32_t processors;   /* streaming multiprocessors */
   uint64_t memory;       /* bytes */
   uint32_t major, minor; /* compute capability */
 } kf_device_info;
@@ -105,8 +105,8 @@ typedef struct kf_device_list {
  * context. */
 KF_API kf_status kf_devices_find(kf_ctx *ctx, const kf_device_list **out);
 
-/* Instruction sets, each including those before it, for kf_ctx_options.isa. All give the same bits,
- * which is what tests of the library compare. */
+/* Instruction sets, each including those before it, for kf_ctx_options.isa. All give the same
+ * bits. */
 typedef enum kf_isa {
   KF_ISA_AUTO = 0,   /* the best one this machine has */
   KF_ISA_PLAIN = 1,  /* plain C, the reference */

@@ -34,7 +34,7 @@ typedef struct kf_encoder kf_encoder;
 typedef enum kf_precision {
   KF_PRECISION_AUTO = 0, /* bf16 */
   KF_PRECISION_F32 = 1,  /* the reference */
-  KF_PRECISION_BF16 = 2  /* bf16 products, f32 sums and the rest: cosine with f32 above 0.9999 */
+  KF_PRECISION_BF16 = 2  /* products in bf16, the rest in f32: cosine with f32 above 0.9999 */
 } kf_precision;
 
 typedef struct kf_encoder_options {
@@ -58,14 +58,14 @@ KF_API kf_status kf_encoder_load(kf_ctx *ctx, const char *folder, const kf_encod
 KF_API void kf_encoder_free(kf_encoder *encoder);
 
 KF_API uint32_t kf_encoder_dim(const kf_encoder *encoder);        /* of embeddings */
-KF_API uint32_t kf_encoder_image_size(const kf_encoder *encoder); /* 224; 0: no image tower */
-KF_API uint32_t kf_encoder_context(const kf_encoder *encoder);    /* 77 tokens; 0: no text tower */
+KF_API uint32_t kf_encoder_image_size(const kf_encoder *encoder); /* pixels; 0: no image tower */
+KF_API uint32_t kf_encoder_context(const kf_encoder *encoder);    /* tokens; 0: no text tower */
 KF_API kf_precision kf_encoder_precision(const kf_encoder *encoder);
 KF_API uint64_t kf_encoder_bytes(const kf_encoder *encoder); /* memory of the weights */
 /* A checksum of all weights and settings of the loaded towers and of the precision: encoders with
  * the same checksum give the same embeddings. */
 KF_API uint64_t kf_encoder_checksum(const kf_encoder *encoder);
-/* What its embeddings are marked with (koofu_files.h). Never NULL; owned by the encoder. */
+/* The origin of its embeddings (koofu_files.h). Never NULL; owned by the encoder. */
 KF_API const kf_origin *kf_encoder_origin(const kf_encoder *encoder);
 
 /* ---------------------------------------------------------------------------------------------
@@ -427,8 +427,8 @@ typedef struct kf_quickstart_result {
 KF_API kf_status kf_quickstart(kf_ctx *ctx, const kf_encoder *encoder, const kf_pictures *pictures,
                                const kf_quickstart_options *options, const char *folder,
                                kf_quickstart_result *out);
-/* Checks what kf_quickstart needs apart from the encoder: pictures, templates, folder. Fails as it
- * would. */
+/* Checks what kf_quickstart needs apart from the encoder: pictures, templates, folder. Fails with
+ * the same errors. */
 KF_API kf_status kf_quickstart_check(kf_ctx *ctx, const kf_pictures *pictures,
                                      const kf_quickstart_options *options, const char *folder);
 /* Whether a path, which need not exist, is in one of the folders given to kf_pictures_open or is

@@ -148,11 +148,11 @@ KF_API kf_status kf_gallery_within_itself(kf_ctx *ctx, const kf_gallery *gallery
                                           uint64_t n, double limit, const kf_filter *only,
                                           kf_ranges **out, kf_search_report *report);
 
-/* What kf_gallery_unique has found. */
+/* What kf_gallery_unique found. */
 typedef struct kf_unique {
-  uint64_t groups; /* of two rows or more */
+  uint64_t groups; /* of two or more rows */
   uint64_t copies; /* rows that are not the first of their group */
-  uint64_t pairs;  /* of rows that are near enough */
+  uint64_t pairs;  /* of two rows that are near enough */
   uint64_t reserved[3];
 } kf_unique;
 /* Groups of near-duplicates: rows within `limit` of each other (as in kf_gallery_within) are in one
@@ -161,11 +161,12 @@ typedef struct kf_unique {
 KF_API kf_status kf_gallery_unique(kf_ctx *ctx, const kf_gallery *gallery, double limit,
                                    uint64_t *first, kf_unique *found);
 
-KF_API kf_dtype
-kf_gallery_dtype(const kf_gallery *gallery); /* of its rows: KF_F32, KF_F16 or KF_BF16 */
-KF_API int kf_gallery_mapped(const kf_gallery *gallery); /* 1: it has a map for its queries */
-KF_API uint32_t
-kf_gallery_k(const kf_gallery *gallery); /* neighbours that should vote; 0: not known */
+/* The type of its rows: KF_F32, KF_F16 or KF_BF16. */
+KF_API kf_dtype kf_gallery_dtype(const kf_gallery *gallery);
+/* Whether it has a map for its queries (1 or 0). */
+KF_API int kf_gallery_mapped(const kf_gallery *gallery);
+/* The number of neighbours that should vote; 0: not known. */
+KF_API uint32_t kf_gallery_k(const kf_gallery *gallery);
 /* Whether its map is that of the model, bit for bit (1 or 0). */
 KF_API int kf_gallery_made_with(const kf_gallery *gallery, const kf_model *model);
 /* Of several galleries loaded as one: which of them has the row, 0 for the first, and into *own
@@ -379,7 +380,7 @@ KF_API kf_status kf_output_commit(kf_ctx *ctx, kf_output *output);
 KF_API void kf_output_free(kf_output *output);
 
 /* A table of the caller, such as the answers of a search, written as .parquet record by record.
- * Buffers about 32 MiB. */
+ * Uses about 32 MiB of memory. */
 typedef struct kf_records kf_records;
 typedef enum kf_column_type {
   KF_COLUMN_TEXT = 0, /* UTF-8 */
@@ -409,8 +410,8 @@ KF_API kf_status kf_records_add(kf_ctx *ctx, kf_records *records, const kf_cell 
 KF_API kf_status kf_records_commit(kf_ctx *ctx, kf_records *records);
 KF_API void kf_records_free(kf_records *records);
 
-/* --------------------------------------------------------------------------------------------- 9
- * Names and strings *
+/* ---------------------------------------------------------------------------------------------
+ * 9  Names and strings
  * ------------------------------------------------------------------------------------------ */
 
 KF_API const char *kf_dtype_name(kf_dtype dtype); /* "f32", "f16", "bf16", "f64" */
@@ -502,8 +503,8 @@ KF_API kf_hint kf_errhint(const kf_ctx *ctx);
  * wrote, are KF_ERR_ARG. kf_ctx_free aborts. */
 KF_API kf_status kf_outputs_begin(kf_ctx *ctx);
 KF_API kf_status kf_outputs_commit(kf_ctx *ctx);
-KF_API void
-kf_outputs_abort(kf_ctx *ctx); /* discards them; does nothing outside of a transaction */
+/* Discards them; a no-op outside of a transaction. */
+KF_API void kf_outputs_abort(kf_ctx *ctx);
 
 /* A good number of queries per call of a search. */
 KF_API uint64_t kf_gallery_batch(const kf_ctx *ctx, const kf_gallery *gallery);

@@ -315,16 +315,16 @@ typedef struct kf_comparison {
 KF_API kf_status kf_compare(kf_ctx *ctx, const kf_verdicts *a, const kf_verdicts *b,
                             kf_comparison *out);
 
-/* The two-sided p-value of McNemar's exact test for two classifiers, of which only the first is
- * right b times and only the second c times: the probability that b + c tosses of a coin are at
+/* The two-sided p-value of McNemar's exact test for two classifiers, where b rows are right by the
+ * first alone and c rows by the second alone: the probability that b + c tosses of a coin are at
  * least as uneven. Above 2^30 tosses the normal approximation with continuity correction is
  * used. */
 KF_API double kf_mcnemar(uint64_t b, uint64_t c);
 
-/* The one-sided 95 % upper bound of the accuracy that one classifier loses against another on the
- * same n rows, of which only it has `lost` wrong and `won` right, by Tango's score interval
- * (1998). Negative if the gain is significant, about 2.7 / n if the two never differ, and 1 if n
- * is 0 or lost + won > n. */
+/* The one-sided 95 % upper bound of the accuracy that classifier a loses against b on the same n
+ * rows, of which `lost` are right by b alone and `won` by a alone (Tango's score interval, 1998).
+ * Negative if a is significantly better, about 2.7 / n if the two never differ, and 1 if n is 0 or
+ * lost + won > n. */
 KF_API double kf_loss_upper95(uint64_t lost, uint64_t won, uint64_t n);
 
 /* ---------------------------------------------------------------------------------------------
@@ -342,11 +342,11 @@ typedef struct kf_near_rows {
   uint64_t reserved[4];
 } kf_near_rows;
 /* Counts near-duplicates in a sample of the training rows: pictures that are in the data twice, or
- * frames of one video. They make leave-one-out optimistic, since the twin of the row left out
- * stays in. Rows are near if their squared distance is below 0.15 of the mean between rows of a
- * class (in real photos, at most one row in thirty); if rows vary in fewer than about twenty
- * directions, that happens by chance and only copies are counted. The statistics must be those of
- * the data set. Reads at most 32,768 rows, 2,048 per class. */
+ * frames of one video. They make leave-one-out optimistic, since the twin of a row left out stays
+ * in. Rows are near if their squared distance is below 0.15 of the mean between rows of a class; if
+ * rows vary in so few directions that this happens by chance, only copies are counted
+ * (docs/choosing.md). The statistics must be those of the data set. Reads at most 32,768 rows,
+ * 2,048 per class. */
 KF_API kf_status kf_near_duplicates(kf_ctx *ctx, const kf_stats *stats, const kf_data *data,
                                     kf_near_rows *out);
 
@@ -364,12 +364,8 @@ typedef struct kf_lambda_point {
 typedef struct kf_lambda_options {
   kf_metric metric; /* KF_METRIC_DEFAULT: cosine; Euclidean for statistics of raw rows */
   kf_centre centre; /* of the model to come */
-  /* Leave out this many rows, or all there are, the same share of each class. 0: as many as bring
-   * the standard error of the temperature to 3 %, at most 2,000 (with many classes a sixth of the
-   * rows). In the paper's method hits are counted, with 0 in at most 50,000 rows and 2^27 pairs of
-   * a row and a class: first in a part of these rows, which is doubled until the upper 95 % bound
-   * of what the best lambda loses against any other that was tried is 0.1 points; with one_se or a
-   * grid, in all of them. */
+  /* Leave out at most this many rows, the same share of each class. 0: as many as the choice needs
+   * (docs/choosing.md), at most 50,000. */
   uint64_t sample;
   /* Lambdas to try, as multiples of the mean eigenvalue, rising; NULL: as docs/choosing.md
    * says. */
@@ -395,9 +391,9 @@ typedef struct kf_lambda_choice {
   size_t n_points;
   kf_lambda_point *points; /* by rising lambda */
   kf_criterion criterion;  /* never KF_CRITERION_DEFAULT */
-  /* The chosen lambda again, with n_all rows left out: by likelihood, the curve needs fewer. Here
-   * and at the chosen point all digits are accurate; by cosine, losses of other points are within
-   * 1e-4. */
+  /* The chosen lambda again, with n_all rows left out: by likelihood, finding it needs fewer
+   * rows than judging it. Here and at the chosen point all digits are accurate; by cosine, losses
+   * of other points are within 1e-4. */
   kf_lambda_point all;
   uint64_t n_all;
 } kf_lambda_choice;
@@ -426,12 +422,10 @@ typedef struct kf_fuse_point {
 } kf_fuse_point;
 
 typedef struct kf_fuse_options {
-  kf_centre centre; /* of the model to come */
-  uint64_t sample;  /* as in kf_lambda_options */
-  /* KF_LAMBDA_AUTO: the best of 0.3, 1 and 3 times the mean eigenvalue, or one beyond these if it
-   * is clearly better; in the paper's method the best of 0.03, 0.1, 0.3, 1 and 3. */
-  kf_lambda lambda;
-  const double *alphas; /* NULL: 0 and fifteen values from 0.01 to 10 */
+  kf_centre centre;     /* of the model to come */
+  uint64_t sample;      /* as in kf_lambda_options */
+  kf_lambda lambda;     /* KF_LAMBDA_AUTO: chosen (docs/choosing.md) */
+  const double *alphas; /* to try; NULL: 0 and fifteen values from 0.01 to 10 */
   size_t n_alphas;
   kf_method method;
   kf_criterion criterion;
@@ -455,9 +449,9 @@ typedef struct kf_fuse_choice {
 
 /* Chooses lambda and alpha for kf_model_new_fused by leave-one-out, as kf_lambda_choice_new does,
  * except that a prototype keeps its length when a row is left out of it (docs/choosing.md says
- * why). If no class has two rows nothing can be left out: then alpha is a cautious 0.03, and
- * lambda the one that kf_fit uses for such rows; in the paper's method, without any scatter within
- * classes, 1. Among equal accuracies the smallest alpha, then the largest lambda is chosen. */
+ * why). If no class has two rows nothing can be left out: then alpha is 0.03, and lambda the one
+ * that kf_fit uses for such rows (in the paper's method, 1). Among equal accuracies the smallest
+ * alpha, then the largest lambda is chosen. */
 KF_API kf_status kf_fuse_choice_new(kf_ctx *ctx, const kf_stats *stats, const kf_data *data,
                                     const kf_text *text, const kf_fuse_options *options,
                                     kf_fuse_choice **out);
@@ -467,7 +461,7 @@ KF_API void kf_fuse_choice_free(kf_fuse_choice *choice);
 typedef struct kf_dim_point {
   uint32_t dim;
   uint64_t top1, top5;
-  uint64_t lost, won; /* rows wrong here and right with all dimensions; vice versa */
+  uint64_t lost, won; /* rows wrong here but right with all dimensions; and vice versa */
 } kf_dim_point;
 
 typedef struct kf_dim_options {
@@ -491,9 +485,9 @@ typedef struct kf_dim_choice {
   kf_dim_point *points;
   double margin;
   uint64_t independent; /* n, or the number of groups that the rows are from */
-  /* From this number on, answers are by construction those of all dimensions: the number of
-   * classes with rows minus one, if rows are centred on the mean or compared by distance;
-   * otherwise D. */
+  /* From this number of dimensions on, answers are by construction those of all dimensions: the
+   * number of classes with rows minus one, if rows are centred on the mean or compared by
+   * distance; otherwise D. */
   uint32_t same;
 } kf_dim_choice;
 
@@ -527,7 +521,7 @@ typedef struct kf_k_options {
 typedef struct kf_k_point {
   uint32_t k;
   uint64_t top1, top5;
-  uint64_t lost, won; /* rows wrong here and right with the best k; vice versa */
+  uint64_t lost, won; /* rows wrong here but right with the best k; and vice versa */
 } kf_k_point;
 
 typedef struct kf_k_choice {

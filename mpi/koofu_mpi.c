@@ -1,15 +1,15 @@
-/* koofu_mpi.c - a communicator made of MPI 3, and a look-out for ranks that vanish.
+/* koofu_mpi.c - a communicator on MPI 3, and a watchdog for lost ranks.
  *
- * Integers of 128 bits are a type of two 64-bit numbers with an operation of our own, which is exact,
- * so any tree of additions gives the same bits. Arrays go in pieces, since MPI 3 counts in int.
+ * A 128-bit integer is an MPI type of two 64-bit words with its own addition. This is exact, so any
+ * tree of additions gives the same bits. Arrays are sent in pieces, since MPI 3 counts in int.
  *
- * Waiting: MPI would spin, which stops everyone where ranks share a processor. So requests are asked
- * after, and the processor is given up in between.
+ * Waiting: MPI would spin, which is slow where ranks share a processor. So requests are polled, and
+ * the processor is yielded in between.
  *
- * Ranks that vanish: MPI does not say when a host has gone, and a collective call then waits for ever.
- * A thread on each rank therefore sends a beat to rank 0 every second, and rank 0 to all. Whoever is
- * silent for too long is lost. Beats have a communicator of their own. They also tell how far a rank is,
- * and which has failed. */
+ * Lost ranks: MPI does not say when a host is gone, and a collective call then waits for ever. So a
+ * thread on each rank sends a heartbeat to rank 0 every second, and rank 0 sends one to all; a rank
+ * that is silent for too long is lost. Beats have a communicator of their own. They also carry the
+ * progress of a rank, and which rank has failed. */
 #include "koofu_mpi.h"
 
 #include <math.h>
@@ -23,45 +23,45 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { PAIRS_AT_ONCE = 1 << 20, BEAT_TAG = 1, PIECE_TAG = 2 };
-#define BYTES_AT_ONCE   ((uint64_t)1 << 30)
+enum { SUM_PIECE = 1 << 20, BEAT_TAG = 1, PIECE_TAG = 2 };
+#define BYTE_PIECE      ((uint64_t)1 << 30)
 #define DEFAULT_TIMEOUT 20.0
-#define END_SECONDS     2u
+#define ABORT_SECONDS   2u
 
-/* What a beat says, as numbers of 64 bits. */
+/* The 64-bit words of a beat. */
 enum {
   BEAT_KIND,
-  BEAT_FAILED, /* 1 + the lowest rank that is known to have; 0: none */
-  BEAT_STAGE,  /* what the sender has done of it: */
-  BEAT_DONE,
+  BEAT_FAILED, /* 1 + the lowest rank known to have failed; 0: none */
+  BEAT_STAGE,  /* the stage that the sender is at, */
+  BEAT_DONE,   /* and how much of it is done */
   BEAT_WORDS
 };
 
 typedef struct peer {
-  double heard;              /* when */
-  uint64_t sent, got;        /* beats to and from it */
-  uint64_t beat[BEAT_WORDS]; /* what is being sent */
+  double heard;              /* time of its last beat */
+  uint64_t sent, received;   /* beats to and from it */
+  uint64_t beat[BEAT_WORDS]; /* being sent */
   MPI_Request sending;
-  atomic_uint_fast64_t stage, done; /* as it has said */
+  atomic_uint_fast64_t stage, done; /* of its last beat */
 } peer;
 
 struct kf_mpi {
   MPI_Comm comm, beats;
-  MPI_Datatype pair;
+  MPI_Datatype wide; /* a 128-bit integer */
   MPI_Op add;
   kf_comm face;
   kf_mpi_options options;
   double timeout;
-  peer *peers; /* [size] on rank 0; otherwise rank 0 alone */
+  peer *peers; /* on rank 0: [size]; elsewhere: rank 0 alone */
   int n_peers;
-  uint64_t *counts; /* [size], of beats in the end */
+  uint64_t *counts; /* [size] of beats, for drain */
   int watching;
   pthread_t watcher;
   pthread_mutex_t lock;
   pthread_cond_t wake;
   int stop;
   atomic_uint_fast64_t stage, done; /* of this rank */
-  atomic_uint failed;               /* as in a beat */
+  atomic_uint failed;               /* as BEAT_FAILED */
 };
 
 static double now(void) {
@@ -70,12 +70,12 @@ static double now(void) {
   return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
 }
 
-/* --- waiting ------------------------------------------------------------------------------------- */
+/* --- waiting ---------------------------------------------------------------------------------- */
 
 static int finish(int code, MPI_Request *request) {
   enum { SPINS = 1000, YIELDS = 20000 };
   int done = 0;
-  /* No further than YIELDS: ranks may wait for days. */
+  /* i stops at YIELDS: ranks may wait for days. */
   for (int i = 0; code == MPI_SUCCESS && !done; i += i < YIELDS) {
     code = MPI_Test(request, &done, MPI_STATUS_IGNORE);
     if (done || i < SPINS) continue;
@@ -87,9 +87,9 @@ static int finish(int code, MPI_Request *request) {
   return code != MPI_SUCCESS;
 }
 
-/* --- the communicator ---------------------------------------------------------------------------- */
+/* --- the communicator ------------------------------------------------------------------------- */
 
-static void add_pairs(void *from, void *into, int *n, MPI_Datatype *type) {
+static void add_wide(void *from, void *into, int *n, MPI_Datatype *type) {
   (void)type;
   const uint64_t *x = from;
   uint64_t *y = into;
@@ -100,13 +100,13 @@ static void add_pairs(void *from, void *into, int *n, MPI_Datatype *type) {
   }
 }
 
-static int sum(void *self, uint64_t *pairs, uint64_t n) {
+static int sum(void *self, uint64_t *words, uint64_t n) {
   const kf_mpi *m = self;
-  for (uint64_t first = 0; first < n; first += PAIRS_AT_ONCE) {
-    int some = n - first < PAIRS_AT_ONCE ? (int)(n - first) : PAIRS_AT_ONCE;
+  for (uint64_t first = 0; first < n; first += SUM_PIECE) {
+    int count = n - first < SUM_PIECE ? (int)(n - first) : SUM_PIECE;
     MPI_Request request;
     int code =
-        MPI_Iallreduce(MPI_IN_PLACE, pairs + 2 * first, some, m->pair, m->add, m->comm, &request);
+        MPI_Iallreduce(MPI_IN_PLACE, words + 2 * first, count, m->wide, m->add, m->comm, &request);
     if (finish(code, &request)) return 1;
   }
   return 0;
@@ -114,16 +114,17 @@ static int sum(void *self, uint64_t *pairs, uint64_t n) {
 
 static int broadcast(void *self, void *bytes, uint64_t n, uint32_t from) {
   const kf_mpi *m = self;
-  for (uint64_t first = 0; first < n; first += BYTES_AT_ONCE) {
-    uint64_t some = n - first < BYTES_AT_ONCE ? n - first : BYTES_AT_ONCE;
+  for (uint64_t first = 0; first < n; first += BYTE_PIECE) {
+    uint64_t count = n - first < BYTE_PIECE ? n - first : BYTE_PIECE;
     MPI_Request request;
-    int code = MPI_Ibcast((char *)bytes + first, (int)some, MPI_BYTE, (int)from, m->comm, &request);
+    int code =
+        MPI_Ibcast((char *)bytes + first, (int)count, MPI_BYTE, (int)from, m->comm, &request);
     if (finish(code, &request)) return 1;
   }
   return 0;
 }
 
-/* Arrays that counts of MPI can describe. */
+/* For arrays whose counts fit in an int. */
 static int gather_small(const kf_mpi *m, const void *part, void *all, const uint64_t *ends,
                         uint32_t to) {
   uint32_t size = m->face.size, rank = m->face.rank;
@@ -148,21 +149,21 @@ static int gather_small(const kf_mpi *m, const void *part, void *all, const uint
   return failed;
 }
 
-/* Rank `from` brings n bytes to rank `to`. */
-static int bring(const kf_mpi *m, const char *part, char *place, uint64_t n, uint32_t from,
-                 uint32_t to) {
+/* Sends n bytes of rank `from` to rank `to`. */
+static int send_part(const kf_mpi *m, const char *part, char *place, uint64_t n, uint32_t from,
+                     uint32_t to) {
   uint32_t rank = m->face.rank;
   if (rank == from && rank == to) {
     if (place != NULL && part != place) memcpy(place, part, n);
     return 0;
   }
-  for (uint64_t first = 0; first < n && (rank == from || rank == to); first += BYTES_AT_ONCE) {
-    int some = (int)(n - first < BYTES_AT_ONCE ? n - first : BYTES_AT_ONCE);
+  for (uint64_t first = 0; first < n && (rank == from || rank == to); first += BYTE_PIECE) {
+    int count = (int)(n - first < BYTE_PIECE ? n - first : BYTE_PIECE);
     MPI_Request request;
     int code =
         rank == from
-            ? MPI_Isend(part + first, some, MPI_BYTE, (int)to, PIECE_TAG, m->comm, &request)
-            : MPI_Irecv(place + first, some, MPI_BYTE, (int)from, PIECE_TAG, m->comm, &request);
+            ? MPI_Isend(part + first, count, MPI_BYTE, (int)to, PIECE_TAG, m->comm, &request)
+            : MPI_Irecv(place + first, count, MPI_BYTE, (int)from, PIECE_TAG, m->comm, &request);
     if (finish(code, &request)) return 1;
   }
   return 0;
@@ -171,12 +172,12 @@ static int bring(const kf_mpi *m, const char *part, char *place, uint64_t n, uin
 static int gather(void *self, const void *part, void *all, const uint64_t *ends, uint32_t to) {
   kf_mpi *m = self;
   uint32_t size = m->face.size;
-  if (ends[size - 1] <= BYTES_AT_ONCE) return gather_small(m, part, all, ends, to);
+  if (ends[size - 1] <= BYTE_PIECE) return gather_small(m, part, all, ends, to);
   for (uint32_t i = 0; i < size; i++) {
     uint64_t begin = i > 0 ? ends[i - 1] : 0, n = ends[i] - begin;
     char *place = all != NULL ? (char *)all + begin : NULL;
     if (to != KF_ALL_RANKS) {
-      if (bring(m, part, place, n, i, to)) return 1;
+      if (send_part(m, part, place, n, i, to)) return 1;
       continue;
     }
     if (i == m->face.rank && place != NULL && part != place) memcpy(place, part, n);
@@ -185,27 +186,28 @@ static int gather(void *self, const void *part, void *all, const uint64_t *ends,
   return 0;
 }
 
-/* --- the look-out -------------------------------------------------------------------------------- */
+/* --- the watchdog ----------------------------------------------------------------------------- */
 
-enum { BEAT = 1, GOOD_BYE = 2 };
+enum { ALIVE = 1, RUN_LOST = 2 };
 
 static void end_now(int number) {
   (void)number;
   _exit(1);
 }
 
-/* MPI_Abort needs the others, too, so it may not return. message NULL: another rank has said it. */
+/* MPI_Abort involves the other ranks, so it may not return. message NULL: another rank prints
+ * it. */
 static void end_all(const kf_mpi *m, const char *message) {
   if (message != NULL) dprintf(m->options.errors, "koofu: %s\n", message);
   signal(SIGALRM, end_now);
-  alarm(END_SECONDS);
+  alarm(ABORT_SECONDS);
   MPI_Abort(m->comm, 1);
   _exit(1);
 }
 
 static int rank_of(const kf_mpi *m, int i) { return m->face.rank == 0 ? i : 0; }
 
-/* A beat that the peer has not taken yet is enough. */
+/* Does nothing while the last beat is still under way. */
 static void send_beat(kf_mpi *m, int i, uint64_t kind) {
   peer *p = &m->peers[i];
   int done = 1;
@@ -220,10 +222,10 @@ static void send_beat(kf_mpi *m, int i, uint64_t kind) {
 }
 
 static void send_beats(kf_mpi *m) {
-  for (int i = m->face.rank == 0; i < m->n_peers; i++) send_beat(m, i, BEAT);
+  for (int i = m->face.rank == 0; i < m->n_peers; i++) send_beat(m, i, ALIVE);
 }
 
-/* Returns 1 if a rank that was not known to have failed has. */
+/* Returns 1 if that is news. */
 static int note_failed(kf_mpi *m, uint64_t failed) {
   unsigned known = m->failed;
   while (failed > 0 && (known == 0 || failed < known))
@@ -243,17 +245,17 @@ static void take_beats(kf_mpi *m) {
              MPI_STATUS_IGNORE);
     peer *p = &m->peers[m->face.rank == 0 ? status.MPI_SOURCE : 0];
     p->heard = now();
-    p->got++;
+    p->received++;
     p->stage = beat[BEAT_STAGE];
     p->done = beat[BEAT_DONE];
-    if (beat[BEAT_KIND] == GOOD_BYE) end_all(m, NULL);
+    if (beat[BEAT_KIND] == RUN_LOST) end_all(m, NULL);
     news |= note_failed(m, beat[BEAT_FAILED]);
   }
   if (news && m->face.rank == 0) send_beats(m);
 }
 
-/* What kf_comm calls `abort` and `progress`. */
-static void tell_failed(void *self) {
+/* kf_comm.abort */
+static void report_failure(void *self) {
   kf_mpi *m = self;
   note_failed(m, m->face.rank + 1u);
   pthread_mutex_lock(&m->lock);
@@ -261,7 +263,8 @@ static void tell_failed(void *self) {
   pthread_mutex_unlock(&m->lock);
 }
 
-static uint32_t tell_progress(void *self, uint64_t stage, uint64_t done, uint64_t *all) {
+/* kf_comm.progress */
+static uint32_t report_progress(void *self, uint64_t stage, uint64_t done, uint64_t *all) {
   kf_mpi *m = self;
   m->stage = stage;
   m->done = *all = done;
@@ -270,15 +273,15 @@ static uint32_t tell_progress(void *self, uint64_t stage, uint64_t done, uint64_
   return m->failed;
 }
 
-static void look_for_lost(kf_mpi *m) {
+static void check_lost(kf_mpi *m) {
   for (int i = m->face.rank == 0; i < m->n_peers; i++) {
     if (now() - m->peers[i].heard < m->timeout) continue;
     char message[160];
     snprintf(message, sizeof message,
-             "rank %d has not been heard of for %g seconds: its process, its host or the network "
-             "to it is gone",
+             "rank %d has been silent for %g seconds: its process, its host or the network to it "
+             "is gone",
              rank_of(m, i), m->timeout);
-    for (int other = 1; other < m->n_peers; other++) send_beat(m, other, GOOD_BYE);
+    for (int other = 1; other < m->n_peers; other++) send_beat(m, other, RUN_LOST);
     end_all(m, message);
   }
 }
@@ -290,7 +293,7 @@ static void *watch(void *argument) {
     pthread_mutex_unlock(&m->lock);
     send_beats(m);
     take_beats(m);
-    look_for_lost(m);
+    check_lost(m);
     struct timespec next;
     clock_gettime(CLOCK_REALTIME, &next);
     next.tv_sec++;
@@ -301,7 +304,7 @@ static void *watch(void *argument) {
   return NULL;
 }
 
-/* If one rank has no memory, none has peers: those with some wait for all others in the end. */
+/* All ranks have peers or none has, since those with peers wait for each other at the end. */
 static int make_peers(kf_mpi *m) {
   m->n_peers = m->face.rank == 0 ? (int)m->face.size : 1;
   m->peers = calloc((size_t)m->n_peers, sizeof *m->peers);
@@ -317,7 +320,7 @@ static int make_peers(kf_mpi *m) {
 static kf_status start_watch(kf_mpi *m) {
   int provided = MPI_THREAD_SINGLE;
   MPI_Query_thread(&provided);
-  /* All ranks or none: beats must be answered. */
+  /* All ranks watch or none does. */
   int able = provided == MPI_THREAD_MULTIPLE && m->timeout > 0 && m->face.size > 1, all = 0;
   MPI_Allreduce(&able, &all, 1, MPI_INT, MPI_MIN, m->comm);
   if (!all) return KF_OK;
@@ -327,12 +330,12 @@ static kf_status start_watch(kf_mpi *m) {
   m->watching = pthread_create(&m->watcher, NULL, watch, m) == 0;
   int ready = m->watching;
   MPI_Allreduce(MPI_IN_PLACE, &ready, 1, MPI_INT, MPI_MIN, m->comm);
-  m->face.abort = tell_failed;
-  m->face.progress = tell_progress;
+  m->face.abort = report_failure;
+  m->face.progress = report_progress;
   return ready ? KF_OK : KF_ERR_MEM;
 }
 
-/* Beats that are under way are taken, so that none is left to MPI_Finalize. */
+/* Receives the beats still under way, so that none is left for MPI_Finalize. */
 static void drain(kf_mpi *m) {
   uint64_t *sent = m->counts, mine = 0, to_first = m->peers[0].sent;
   for (int i = 0; m->face.rank == 0 && i < m->n_peers; i++) sent[i] = m->peers[i].sent;
@@ -340,7 +343,7 @@ static void drain(kf_mpi *m) {
   MPI_Gather(&to_first, 1, MPI_UINT64_T, sent, 1, MPI_UINT64_T, 0, m->comm);
   for (int i = m->face.rank == 0; i < m->n_peers; i++) {
     uint64_t due = m->face.rank == 0 ? sent[i] : mine;
-    for (uint64_t beat[BEAT_WORDS]; m->peers[i].got < due; m->peers[i].got++)
+    for (uint64_t beat[BEAT_WORDS]; m->peers[i].received < due; m->peers[i].received++)
       MPI_Recv(beat, BEAT_WORDS, MPI_UINT64_T, rank_of(m, i), BEAT_TAG, m->beats,
                MPI_STATUS_IGNORE);
   }
@@ -350,7 +353,7 @@ static void drain(kf_mpi *m) {
 
 static void stop_watch(kf_mpi *m) {
   if (m->peers == NULL) return;
-  /* Until all are here the look-out goes on; its thread alone uses MPI's beats. */
+  /* The watchdog runs until all ranks are here; until then only its thread may use `beats`. */
   MPI_Request request;
   finish(MPI_Ibarrier(m->comm, &request), &request);
   pthread_mutex_lock(&m->lock);
@@ -362,7 +365,7 @@ static void stop_watch(kf_mpi *m) {
   free(m->peers);
 }
 
-/* --- making it ----------------------------------------------------------------------------------- */
+/* --- creation --------------------------------------------------------------------------------- */
 
 static int make_types(kf_mpi *m, MPI_Comm parent) {
   int rank, size;
@@ -378,9 +381,9 @@ static int make_types(kf_mpi *m, MPI_Comm parent) {
                       .sum = sum,
                       .gather = gather,
                       .broadcast = broadcast};
-  return MPI_Type_contiguous(2, MPI_UINT64_T, &m->pair) != MPI_SUCCESS ||
-         MPI_Type_commit(&m->pair) != MPI_SUCCESS ||
-         MPI_Op_create(add_pairs, 1, &m->add) != MPI_SUCCESS;
+  return MPI_Type_contiguous(2, MPI_UINT64_T, &m->wide) != MPI_SUCCESS ||
+         MPI_Type_commit(&m->wide) != MPI_SUCCESS ||
+         MPI_Op_create(add_wide, 1, &m->add) != MPI_SUCCESS;
 }
 
 kf_status kf_mpi_new(MPI_Comm parent, const kf_mpi_options *options, kf_mpi **out) {
@@ -394,7 +397,7 @@ kf_status kf_mpi_new(MPI_Comm parent, const kf_mpi_options *options, kf_mpi **ou
   kf_mpi *m = calloc(1, sizeof *m);
   if (m == NULL) return KF_ERR_MEM;
   m->comm = m->beats = MPI_COMM_NULL;
-  m->pair = MPI_DATATYPE_NULL;
+  m->wide = MPI_DATATYPE_NULL;
   m->add = MPI_OP_NULL;
   m->options = o;
   if (o.errors == 0) m->options.errors = STDERR_FILENO;
@@ -413,7 +416,7 @@ void kf_mpi_free(kf_mpi *m) {
   if (m == NULL) return;
   stop_watch(m);
   if (m->add != MPI_OP_NULL) MPI_Op_free(&m->add);
-  if (m->pair != MPI_DATATYPE_NULL) MPI_Type_free(&m->pair);
+  if (m->wide != MPI_DATATYPE_NULL) MPI_Type_free(&m->wide);
   if (m->comm != MPI_COMM_NULL) MPI_Comm_free(&m->comm);
   if (m->beats != MPI_COMM_NULL) MPI_Comm_free(&m->beats);
   pthread_cond_destroy(&m->wake);

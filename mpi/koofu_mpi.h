@@ -1,4 +1,4 @@
-/* koofu_mpi.h - a communicator of koofu (koofu_comm.h) made of MPI 3.
+/* koofu_mpi.h - a communicator for koofu (koofu_comm.h) on MPI 3.
  *
  * SPDX-License-Identifier: Apache-2.0
  *
@@ -26,19 +26,19 @@ extern "C" {
 typedef struct kf_mpi kf_mpi;
 
 typedef struct kf_mpi_options {
-  /* Ranks tell one another once a second that they are still there. If one is not heard of for this
-   * many seconds, the run is lost: a thread of its own says so in one line on `errors`, calls
-   * MPI_Abort, and ends the process within two seconds, since it may be waiting within MPI. 0: 20;
-   * below 0: nobody looks, as where MPI does not provide MPI_THREAD_MULTIPLE. */
+  /* Ranks exchange heartbeats once a second. If one is silent for this many seconds, the run is
+   * lost: a thread of the library prints one line to `errors`, calls MPI_Abort and, since that may
+   * not return, ends the process within two seconds. 0: 20; negative: no heartbeats. Without
+   * MPI_THREAD_MULTIPLE there are none either. */
   double timeout;
   int errors; /* a file descriptor; 0: standard error */
   uint64_t reserved[4];
 } kf_mpi_options;
 
-/* For all ranks of `parent`, together; it is duplicated. KF_ERR_ARG: MPI is not initialised, or the
- * options are wrong; KF_ERR_IO: MPI has failed; KF_ERR_MEM. */
+/* Called by all ranks of `parent` together; duplicates it. KF_ERR_ARG if MPI is not initialised or
+ * an option is invalid, KF_ERR_IO if MPI fails. */
 KF_API kf_status kf_mpi_new(MPI_Comm parent, const kf_mpi_options *options, kf_mpi **out);
-/* For all ranks, together, after the last context that carries it and before MPI_Finalize. */
+/* Called by all ranks together, after freeing all contexts that use it and before MPI_Finalize. */
 KF_API void kf_mpi_free(kf_mpi *mpi);
 KF_API const kf_comm *kf_mpi_comm(const kf_mpi *mpi); /* owned by mpi */
 

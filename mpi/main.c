@@ -1,10 +1,10 @@
-/* main.c - koofu-mpi: the commands of koofu, shared out among the ranks of MPI.
+/* main.c - koofu-mpi: the commands of koofu, run by all ranks of MPI together.
  *
- * Rank 0 prints; what the others say goes nowhere, except that a rank is lost.
+ * Rank 0 prints; output of the other ranks is discarded, except that a rank is lost.
  *
- * Within MPI_Init nobody looks out for lost ranks yet: a rank that dies there may leave the others waiting
- * for ever. So starting has a limit of time. So has ending; and where MPI_Finalize itself does not return
- * (MPICH 4.0 with UCX over TCP), everything is written by then, and the process ends without it. */
+ * In MPI_Init there is no watchdog yet, and a rank that dies there may leave the others waiting for
+ * ever. So starting has a time limit. So has ending: where MPI_Finalize does not return (MPICH 4.0
+ * with UCX over TCP), everything is written by then, and the process exits without it. */
 #include "koofu_mpi.h"
 #include "program.h"
 
@@ -15,9 +15,9 @@
 #include <unistd.h>
 
 enum { STATUS_FAILED = 1, STATUS_USAGE = 2 };
-enum { START_SECONDS = 120, FINISH_SECONDS = 10, LATER_SECONDS = 5 };
+enum { START_SECONDS = 120, FINISH_SECONDS = 10, OTHER_RANKS_SECONDS = 5 };
 
-/* Seconds in a variable; 0: not set; below 0: not a number of at least 2. */
+/* The value of a variable in seconds; 0: not set; negative: not a number from 2 on. */
 static double seconds_in(const char *name) {
   const char *text = getenv(name);
   if (!text || !*text) return 0;
@@ -26,9 +26,9 @@ static double seconds_in(const char *name) {
   return *end || !(seconds >= 2 && seconds <= 1e6) ? -1 : seconds;
 }
 
-/* --- starting and ending ------------------------------------------------------------------------- */
+/* --- starting and ending ---------------------------------------------------------------------- */
 
-/* What happens when a limit is reached. */
+/* What to print, and the exit status, when a limit is reached. */
 static char too_late[160];
 static volatile sig_atomic_t end_status = STATUS_FAILED;
 
@@ -39,8 +39,8 @@ static void give_up(int number) {
   _exit(end_status);
 }
 
-/* By what launchers say, before MPI knows it. */
-static int may_be_first(void) {
+/* Whether this is rank 0 as far as launchers say, before MPI knows. */
+static int may_be_rank_0(void) {
   static const char *const names[] = {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK",
                                       "SLURM_PROCID"};
   for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
@@ -50,28 +50,28 @@ static int may_be_first(void) {
   return 1;
 }
 
-/* Ends this process if the limit is not lifted in time. Rank 0 is the first to say so. */
+/* Ends this process unless the limit is lifted in time. Rank 0 comes first, with its message. */
 static void set_limit(const char *what) {
   double given = seconds_in("KOOFU_START_TIMEOUT");
   unsigned seconds = given > 0 ? (unsigned)given : START_SECONDS;
   snprintf(too_late, sizeof too_late,
-           "koofu: the ranks could not %s within %u seconds: one of them is gone or waits\n", what,
+           "koofu: the ranks could not %s within %u seconds: one of them is gone or hangs\n", what,
            seconds);
   signal(SIGALRM, give_up);
-  alarm(seconds + (may_be_first() ? 0 : LATER_SECONDS));
+  alarm(seconds + (may_be_rank_0() ? 0 : OTHER_RANKS_SECONDS));
 }
 
 static void lift_limit(void) { alarm(0); }
 
-/* Returns where errors can still be told of. */
-static int be_silent(void) {
+/* Discards output. Returns a descriptor of the former standard error. */
+static int silence(void) {
   int errors = dup(STDERR_FILENO);
   if (!freopen("/dev/null", "w", stdout) || !freopen("/dev/null", "w", stderr))
     _exit(STATUS_FAILED);
   return errors;
 }
 
-static int run(int argc, char **argv) {
+static int run_command(int argc, char **argv) {
   int rank;
   kf_mpi *mpi = NULL;
   kf_mpi_options options = {.timeout = seconds_in("KOOFU_RANK_TIMEOUT")};
@@ -82,7 +82,7 @@ static int run(int argc, char **argv) {
               options.timeout < 0 ? "RANK" : "START");
     return STATUS_USAGE;
   }
-  if (rank > 0) options.errors = be_silent();
+  if (rank > 0) options.errors = silence();
   kf_status status = kf_mpi_new(MPI_COMM_WORLD, &options, &mpi);
   lift_limit();
   if (status != KF_OK) {
@@ -95,10 +95,12 @@ static int run(int argc, char **argv) {
   return result;
 }
 
-/* All ranks have agreed on how it went. */
+/* All ranks have the same result. */
 static void finish(int result) {
   snprintf(too_late, sizeof too_late, "%s",
-           result ? "" : "koofu: all is done, but MPI does not end; koofu ends without it\n");
+           result
+               ? ""
+               : "koofu: all work is done, but MPI_Finalize does not return; exiting without it\n");
   end_status = result;
   signal(SIGALRM, give_up);
   alarm(FINISH_SECONDS);
@@ -111,7 +113,7 @@ int main(int argc, char **argv) {
   set_limit("start together");
   if (MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided) != MPI_SUCCESS)
     return STATUS_FAILED;
-  int result = run(argc, argv);
+  int result = run_command(argc, argv);
   finish(result);
   return result;
 }

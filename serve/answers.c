@@ -1,5 +1,5 @@
-/* answers.c - the work itself: encoding, classifying, searching, and the answers as JSON. Scores are written so
- * that they read back as the same numbers, so an answer is to the bit that of the command line. */
+/* answers.c - encoding, classifying and searching, and the answers as JSON. Scores are written so
+ * that they read back as the same numbers: an answer is, to the bit, that of the command line. */
 #include "server.h"
 
 #include <math.h>
@@ -7,13 +7,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* --- encoding ----------------------------------------------------------------------------------- */
+/* --- encoding --------------------------------------------------------------------------------- */
 
-static bool is_text(const sv_input *in, uint64_t i) {
-  return in->is_text ? in->is_text[i] : in->kind == SV_TEXTS;
-}
+static bool is_text(const sv_input *in, uint64_t i) { return in->texts && in->texts[i]; }
 
-/* All pictures, or all texts, of several requests in one call. */
+/* All pictures, or all texts, of several requests, for one call of the library. */
 typedef struct batch {
   kf_image_bytes *pictures; /* [n] */
   const char **texts;
@@ -45,30 +43,26 @@ static void gather(batch *b, const sv_request *first, bool text) {
       if (text)
         b->texts[b->n++] = r->in.texts[i];
       else
-        b->pictures[b->n++] =
-            (kf_image_bytes){.bytes = r->in.pictures[i].bytes, .n = r->in.pictures[i].n};
+        b->pictures[b->n++] = r->in.pictures[i];
     }
 }
 
-/* A picture that cannot be read, once more by itself: its message is what the client is told. */
+/* Encodes a bad picture again, alone, to get its own message for the client. */
 static void fail_picture(sv_request *r, kf_ctx *ctx, uint64_t i) {
-  kf_image_bytes picture = {.bytes = r->in.pictures[i].bytes, .n = r->in.pictures[i].n};
-  uint32_t dim = kf_encoder_dim(r->server->encoder);
-  float *row = sv_take(&r->arena, dim, sizeof *row);
-  if (!row) {
-    sv_memory_out(r);
-    return;
-  }
-  kf_status status = kf_encode_image_bytes(ctx, r->server->encoder, &picture, 1, row, NULL);
+  const kf_encoder *encoder = r->server->encoder;
+  kf_status status = kf_encode_image_bytes(ctx, encoder, &r->in.pictures[i], 1,
+                                           r->in.rows + i * kf_encoder_dim(encoder), NULL);
   const char *message = kf_errmsg(ctx), *colon = strstr(message, ": ");
   if (status == KF_ERR_DATA)
     sv_fail(r, 422, "picture %llu: %s%s", (unsigned long long)i, colon ? colon + 2 : message,
-            kf_errhint(ctx) == KF_HINT_MAX_PIXELS ? "; --max-pixels of the server raises it" : "");
+            kf_errhint(ctx) == KF_HINT_MAX_PIXELS ? "; the server's --max-pixels raises the limit"
+                                                  : "");
   else
     sv_fail(r, 503, "picture %llu could not be encoded; try again later", (unsigned long long)i);
 }
 
-static void spread(const batch *b, sv_request *first, bool text, kf_ctx *ctx) {
+/* Hands the rows of a batch back to the requests. */
+static void scatter(const batch *b, sv_request *first, bool text, kf_ctx *ctx) {
   uint32_t dim = kf_encoder_dim(first->server->encoder);
   uint64_t at = 0;
   for (sv_request *r = first; r; r = r->next)
@@ -90,13 +84,13 @@ static kf_status encode(batch *b, sv_request *first, bool text, kf_ctx *ctx) {
       text ? kf_encode_texts(ctx, encoder, b->texts, b->n, b->rows)
            : kf_encode_image_bytes(ctx, encoder, b->pictures, b->n, b->rows, b->status);
   if (status != KF_OK) return status;
-  spread(b, first, text, ctx);
+  scatter(b, first, text, ctx);
   atomic_fetch_add(text ? &m->texts : &m->pictures, b->n);
   if (!text) atomic_fetch_add(&m->picture_batches, 1);
   return KF_OK;
 }
 
-/* What is subtracted from text; found once, by the encoder's lane. */
+/* The mean that is subtracted from embedded texts; computed once, by the encoder's lane. */
 static kf_status find_text_mean(sv_server *s, kf_ctx *ctx) {
   if (kf_encoder_context(s->encoder) == 0 || atomic_load(&s->text_mean_known)) return KF_OK;
   kf_status status = kf_encoder_text_mean(ctx, s->encoder, s->text_mean);
@@ -115,11 +109,10 @@ void sv_encode(sv_request *first, kf_ctx *ctx) {
   for (sv_request *r = first; r; r = r->next) {
     n += r->in.n;
     r->in.rows = sv_take(&r->arena, r->in.n * dim, sizeof *r->in.rows);
-    if (!r->in.rows) sv_memory_out(r);
+    if (!r->in.rows) sv_fail_memory(r);
   }
   batch b;
-  bool fine = batch_make(&b, n, dim);
-  kf_status status = fine ? encode(&b, first, false, ctx) : KF_ERR_MEM;
+  kf_status status = batch_make(&b, n, dim) ? encode(&b, first, false, ctx) : KF_ERR_MEM;
   if (status == KF_OK) status = encode(&b, first, true, ctx);
   if (status == KF_OK) status = find_text_mean(first->server, ctx);
   if (status != KF_OK) fail_all(first, ctx, status);
@@ -128,7 +121,8 @@ void sv_encode(sv_request *first, kf_ctx *ctx) {
     if (r->stage != SV_DONE) r->stage = SV_WORK;
 }
 
-/* Text lies elsewhere than pictures: its mean is exchanged for that of the rows that the model was fitted to. */
+/* Embedded text is offset from pictures, so its mean is replaced by that of the model's training
+ * rows. */
 static void shift_text(const sv_request *r, float *row) {
   const double *own = r->server->text_mean, *mean = kf_model_mean(r->world->model);
   uint32_t dim = kf_model_dim_in(r->world->model);
@@ -143,21 +137,19 @@ static void shift_texts(sv_request *r) {
   uint32_t dim = kf_model_dim_in(r->world->model);
   if (!kf_model_normalized(r->world->model)) return;
   for (uint64_t i = 0; i < r->in.n; i++)
-    if ((r->in.kind == SV_TEXTS || r->in.kind == SV_PICTURES) && is_text(&r->in, i))
-      shift_text(r, r->in.rows + i * dim);
+    if (is_text(&r->in, i)) shift_text(r, r->in.rows + i * dim);
 }
 
-/* Rows from the encoder must be what the model takes. */
+/* The model must take the rows of the encoder. */
 static bool fits_model(sv_request *r) {
   const sv_input *in = &r->in;
   if (in->kind != SV_PICTURES && in->kind != SV_TEXTS) return true;
   uint32_t dim = kf_encoder_dim(r->server->encoder), wanted = kf_model_dim_in(r->world->model);
   if (dim == wanted) return true;
-  sv_fail(r, 422, "the encoder has %u dimensions, the model takes %u", dim, wanted);
-  return false;
+  return sv_fail(r, 422, "the encoder has %u dimensions, the model takes %u", dim, wanted);
 }
 
-/* --- the equivalent command ------------------------------------------------------------------------- */
+/* --- the equivalent command ------------------------------------------------------------------- */
 
 static const char *operand_of(const sv_input *in, bool search) {
   switch (in->kind) {
@@ -169,7 +161,6 @@ static const char *operand_of(const sv_input *in, bool search) {
 }
 
 static void put_command(sv_request *r, const char *verb, const char *file, const char *options) {
-  const sv_options *o = &r->server->options;
   bool encoded = r->in.kind == SV_PICTURES || r->in.kind == SV_TEXTS;
   sv_text command = {.arena = &r->arena};
   sv_putf(&command, "koofu %s ", verb);
@@ -177,19 +168,18 @@ static void put_command(sv_request *r, const char *verb, const char *file, const
   sv_putf(&command, " %s", operand_of(&r->in, strcmp(verb, "search") == 0));
   if (encoded) {
     sv_puts(&command, " --encoder ");
-    sv_put_word(&command, o->encoder);
+    sv_put_word(&command, r->server->options.encoder);
   }
   sv_puts(&command, options);
-  sv_put(&command, "", 1);
-  sv_json_string(&r->out, "command", command.failed ? NULL : command.data);
+  sv_json_string(&r->out, "command", sv_text_string(&command));
 }
 
-/* --- classify ------------------------------------------------------------------------------------------ */
+/* --- classify --------------------------------------------------------------------------------- */
 
 typedef struct ranking {
-  uint32_t finds; /* classes of each row */
-  int32_t *classes;
-  double *scores, *probabilities; /* the latter NULL: there are none */
+  uint32_t finds;                 /* classes per row */
+  int32_t *classes;               /* [n][finds] */
+  double *scores, *probabilities; /* the latter NULL: the model has no temperature */
 } ranking;
 
 static kf_status classify(sv_request *r, kf_ctx *ctx, uint32_t top, ranking *f) {
@@ -211,13 +201,6 @@ static kf_status classify(sv_request *r, kf_ctx *ctx, uint32_t top, ranking *f) 
              : kf_classifier_classify(ctx, classifier, in->rows, in->n, f->classes, f->scores);
 }
 
-void sv_put_class(sv_request *r, const kf_model *model, uint32_t k, const char *key) {
-  const char *name = kf_model_class_name(model, k);
-  char number[16];
-  snprintf(number, sizeof number, "%u", k);
-  sv_json_string(&r->out, key, name ? name : number);
-}
-
 static void put_answer(sv_request *r, const ranking *f, uint64_t i) {
   const kf_model *model = r->world->model;
   sv_text *t = &r->out;
@@ -229,11 +212,11 @@ static void put_answer(sv_request *r, const ranking *f, uint64_t i) {
   for (uint64_t at = first; at < first + r->in.top; at++) {
     const char *name = kf_model_class_name(model, (uint32_t)f->classes[at]);
     sv_json_open(t, NULL, '{');
-    sv_put_class(r, model, (uint32_t)f->classes[at], "class");
+    sv_json_class(t, "class", name, f->classes[at]);
     sv_json_real(t, "score", f->scores[at]);
     f->probabilities ? sv_json_real(t, "probability", f->probabilities[at])
                      : sv_json_null(t, "probability");
-    sv_json_flag(t, "added", r->world->n_added > 0 && name && sv_world_added(r->world, name));
+    sv_json_bool(t, "added", r->world->n_added > 0 && name && sv_world_added(r->world, name));
     sv_json_close(t, '}');
   }
   sv_json_close(t, ']');
@@ -241,7 +224,7 @@ static void put_answer(sv_request *r, const ranking *f, uint64_t i) {
     sv_json_real(t, "margin", fabs(f->scores[first] - f->scores[first + 1]));
   else
     sv_json_null(t, "margin");
-  sv_json_flag(t, "unknown", share > 0 && !kf_model_knows(model, f->scores[first]));
+  sv_json_bool(t, "unknown", share > 0 && !kf_model_knows(model, f->scores[first]));
   sv_json_close(t, '}');
 }
 
@@ -251,12 +234,8 @@ void sv_work_classify(sv_request *r, kf_ctx *ctx) {
   if (!fits_model(r)) return;
   shift_texts(r);
   kf_status status = classify(r, ctx, r->in.top < 2 ? 2 : r->in.top, &f);
-  if (status == KF_ERR_MEM) {
-    sv_memory_out(r);
-    return;
-  }
   if (status != KF_OK) {
-    sv_fail_status(r, ctx, status);
+    status == KF_ERR_MEM ? sv_fail_memory(r) : sv_fail_status(r, ctx, status);
     return;
   }
   sv_text *t = &r->out;
@@ -268,15 +247,11 @@ void sv_work_classify(sv_request *r, kf_ctx *ctx) {
   sv_json_real(t, "ms", round(1e5 * (sv_now() - r->begun)) / 100);
   snprintf(options, sizeof options, " --top %u%s", r->in.top,
            f.probabilities ? " --probabilities" : "");
-  put_command(r, "classify",
-              sv_base_name(r->server->demo ? "model.safetensors" : r->server->options.model),
-              options);
-  sv_json_close(t, '}');
-  sv_puts(t, "\n");
-  sv_answer(r, 200, "application/json");
+  put_command(r, "classify", sv_model_file(r->server), options);
+  sv_answer_json(r, 200);
 }
 
-/* --- search ------------------------------------------------------------------------------------------- */
+/* --- search ----------------------------------------------------------------------------------- */
 
 static const kf_gallery *gallery_of(const sv_request *r) {
   return r->in.raw ? r->world->shelf->raw : r->world->shelf->koofu;
@@ -292,7 +267,7 @@ bool sv_same_search(const sv_request *a, const sv_request *b) {
          a->in.n + b->in.n <= SV_MAX_PICTURES;
 }
 
-/* The answers of a search wait in the request until they are printed. */
+/* The answers of a search. */
 typedef struct neighbours {
   int64_t *rows; /* [n][k] */
   double *scores;
@@ -303,8 +278,7 @@ static bool take_neighbours(sv_request *r, neighbours *out) {
   out->rows = sv_take(&r->arena, n, sizeof *out->rows);
   out->scores = sv_take(&r->arena, n, sizeof *out->scores);
   if (out->rows && out->scores) return true;
-  sv_memory_out(r);
-  return false;
+  return sv_fail_memory(r);
 }
 
 static kf_search_options search_options(const sv_request *r) {
@@ -312,21 +286,20 @@ static kf_search_options search_options(const sv_request *r) {
   return (kf_search_options){.text_mean = shift ? r->server->text_mean : NULL};
 }
 
-static void put_place(sv_request *r, uint64_t row) {
+static void put_row(sv_request *r, uint64_t row) {
   const sv_shelf *shelf = r->world->shelf;
   sv_text *t = &r->out;
   int32_t label = kf_gallery_label(shelf->any, row);
-  char text[64];
+  char image[64];
   sv_json_count(t, "row", row);
   sv_json_string(t, "id", sv_shelf_id(shelf, row));
   const char *name = label >= 0 ? kf_gallery_class_name(shelf->any, (uint32_t)label) : NULL;
-  snprintf(text, sizeof text, "%d", label);
-  sv_json_string(t, "label", label < 0 ? NULL : name ? name : text);
-  snprintf(text, sizeof text, "/v1/images/%llu", (unsigned long long)row);
-  sv_json_string(t, "image", sv_has_images(r->server) ? text : NULL);
+  sv_json_class(t, "label", name, label);
+  snprintf(image, sizeof image, "/v1/images/%llu", (unsigned long long)row);
+  sv_json_string(t, "image", sv_has_images(r->server) ? image : NULL);
 }
 
-/* The class with the most votes; of equal ones, that of the nearest neighbour. */
+/* The class with the most votes; in a tie, the one with the nearest member. */
 static int32_t vote(const kf_gallery *gallery, const int64_t *rows, uint32_t k) {
   int32_t best = KF_LABEL_NONE;
   uint32_t most = 0;
@@ -345,10 +318,8 @@ static int32_t vote(const kf_gallery *gallery, const int64_t *rows, uint32_t k) 
 static void put_vote(sv_request *r, const int64_t *rows) {
   const kf_gallery *gallery = r->world->shelf->any;
   int32_t label = vote(gallery, rows, r->in.k);
-  char number[16];
-  snprintf(number, sizeof number, "%d", label);
   const char *name = label >= 0 ? kf_gallery_class_name(gallery, (uint32_t)label) : NULL;
-  sv_json_string(&r->out, "vote", label < 0 ? NULL : name ? name : number);
+  sv_json_class(&r->out, "vote", name, label);
 }
 
 static void put_neighbours(sv_request *r, const neighbours *found, uint64_t i) {
@@ -357,7 +328,7 @@ static void put_neighbours(sv_request *r, const neighbours *found, uint64_t i) {
   sv_json_open(t, NULL, '{');
   if (r->in.kind == SV_ROW_NUMBERS) {
     sv_json_open(t, "query", '{');
-    put_place(r, r->in.numbers[i]);
+    put_row(r, r->in.numbers[i]);
     sv_json_close(t, '}');
   } else {
     sv_json_null(t, "query");
@@ -365,7 +336,7 @@ static void put_neighbours(sv_request *r, const neighbours *found, uint64_t i) {
   sv_json_open(t, "neighbours", '[');
   for (uint64_t at = first; at < first + r->in.k; at++) {
     sv_json_open(t, NULL, '{');
-    put_place(r, (uint64_t)found->rows[at]);
+    put_row(r, (uint64_t)found->rows[at]);
     sv_json_real(t, "score", found->scores[at]);
     sv_json_close(t, '}');
   }
@@ -387,9 +358,7 @@ static void print_search(sv_request *r, const neighbours *found) {
   sv_json_real(t, "ms", round(1e5 * (sv_now() - r->begun)) / 100);
   snprintf(options, sizeof options, " -k %u", r->in.k);
   put_command(r, "search", o->gallery ? sv_base_name(o->gallery) : "gallery.safetensors", options);
-  sv_json_close(t, '}');
-  sv_puts(t, "\n");
-  sv_answer(r, 200, "application/json");
+  sv_answer_json(r, 200);
 }
 
 static kf_status search_numbers(sv_request *r, kf_ctx *ctx, neighbours *found) {
@@ -416,7 +385,8 @@ void sv_work_search(sv_request *r, kf_ctx *ctx) {
     print_search(r, &found);
 }
 
-/* Those that fail together are tried again one by one, since one bad row spoils a call for all. */
+/* On failure nothing is answered: one bad row fails the call for all, so the requests then run one
+ * by one. */
 static void search_batch(sv_request *first, kf_ctx *ctx, uint64_t n, float *rows, neighbours *all) {
   uint32_t dim = kf_model_dim_in(first->world->model), k = first->in.k;
   kf_search_options options = search_options(first);
@@ -441,7 +411,7 @@ static void search_batch(sv_request *first, kf_ctx *ctx, uint64_t n, float *rows
 void sv_search_together(sv_request *first, kf_ctx *ctx) {
   uint64_t n = 0, k = first->in.k;
   for (sv_request *r = first; r; r = r->next) {
-    if (!fits_model(r)) return; /* each says so by itself */
+    if (!fits_model(r)) return; /* each reports it alone */
     n += r->in.n;
   }
   uint64_t values = n * k;
@@ -455,20 +425,17 @@ void sv_search_together(sv_request *first, kf_ctx *ctx) {
   sv_give(arena, all.scores);
 }
 
-/* --- embeddings --------------------------------------------------------------------------------------- */
+/* --- embeddings ------------------------------------------------------------------------------- */
 
-/* Mapped rows, cut to the dimensions that were asked for and scaled to unit length again. */
+/* Maps the rows, keeps the requested dimensions and scales rows to unit length again. */
 static bool map_rows(sv_request *r, kf_ctx *ctx, float **out, uint32_t *dim) {
   const kf_model *model = r->world->model;
   uint32_t all = kf_model_dim_out(model), cut = r->in.dimensions ? r->in.dimensions : all;
   float *mapped = sv_take(&r->arena, r->in.n * all, sizeof *mapped);
-  if (!mapped) return sv_memory_out(r);
+  if (!mapped) return sv_fail_memory(r);
   shift_texts(r);
   kf_status status = kf_transform(ctx, model, r->in.rows, r->in.n, NULL, mapped);
-  if (status != KF_OK) {
-    sv_fail_status(r, ctx, status);
-    return false;
-  }
+  if (status != KF_OK) return sv_fail_status(r, ctx, status);
   for (uint64_t i = 0; cut < all && i < r->in.n; i++) {
     double length = 0;
     memmove(mapped + i * cut, mapped + i * all, cut * sizeof *mapped);
@@ -486,7 +453,7 @@ static uint64_t count_tokens(sv_request *r, kf_ctx *ctx) {
   int32_t *tokens = room ? sv_take(&r->arena, room, sizeof *tokens) : NULL;
   uint64_t all = 0;
   for (uint64_t i = 0; tokens && i < r->in.n; i++)
-    if (r->in.is_text[i] &&
+    if (is_text(&r->in, i) &&
         kf_tokenize(ctx, r->server->encoder, r->in.texts[i], tokens, &n) == KF_OK)
       all += n;
   return all;
@@ -523,7 +490,5 @@ void sv_work_embeddings(sv_request *r, kf_ctx *ctx) {
   sv_json_count(t, "prompt_tokens", tokens);
   sv_json_count(t, "total_tokens", tokens);
   sv_json_close(t, '}');
-  sv_json_close(t, '}');
-  sv_puts(t, "\n");
-  sv_answer(r, 200, "application/json");
+  sv_answer_json(r, 200);
 }

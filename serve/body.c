@@ -1,6 +1,6 @@
-/* body.c - what requests ask about: rows as JSON or .npy, row numbers, pictures as they are or as data URIs,
- * and words. Strings and pictures stay in the body, which is unescaped and decoded in place, so a request takes
- * little more memory than its body; only rows are copied. */
+/* body.c - the input of requests: rows as JSON or .npy, row numbers, pictures as files or data
+ * URIs, and words. Strings and pictures stay in the body, which is decoded in place, so a request
+ * takes little more memory than its body; only rows are copied. */
 #include "json.h"
 #include "server.h"
 
@@ -11,7 +11,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* --- kinds of bodies ---------------------------------------------------------------------------- */
+/* --- media types ------------------------------------------------------------------------------ */
 
 typedef enum media { MEDIA_NONE, MEDIA_JSON, MEDIA_NPY, MEDIA_PICTURE, MEDIA_OTHER } media;
 
@@ -34,26 +34,23 @@ static media media_of(sv_request *r) {
   return MEDIA_OTHER;
 }
 
-bool sv_memory_out(sv_request *r) {
-  r->out.failed = true;
-  sv_answer(r, 429, "application/json");
-  return false;
-}
-
-/* The dimension of rows in the space that a request is in. */
+/* Columns of the rows that a request may hold. */
 static uint32_t dim_of(const sv_request *r) { return kf_model_dim_in(r->world->model); }
 
 static bool fail_json(sv_request *r, const sv_json *j) {
-  sv_fail(r, j->wrong ? 422 : 400, "%s", j->error);
-  return false;
+  return sv_fail(r, j->refused ? 422 : 400, "%s", j->error);
 }
 
-/* --- rows ---------------------------------------------------------------------------------------- */
+static bool fail_rows(sv_request *r) {
+  return sv_fail(r, 413, "a request has at most %d rows", SV_MAX_ROWS);
+}
 
-/* How many items the array at hand has, without moving: commas at its own level. */
+/* --- rows ------------------------------------------------------------------------------------- */
+
+/* The number of arrays in the array just entered, up to SV_MAX_ROWS + 1; does not move. */
 static uint64_t count_rows(const sv_json *j) {
   uint64_t n = 0;
-  unsigned depth = 0;
+  unsigned depth = 1;
   for (const char *at = j->in.at; at < j->in.end; at++) {
     if (*at == '[' && ++depth == 2 && ++n > SV_MAX_ROWS) break;
     if (*at == ']' && --depth == 0) break;
@@ -78,19 +75,13 @@ static void parse_row(sv_json *j, float *row, uint32_t dim, uint64_t number) {
 static bool parse_rows(sv_request *r, sv_json *j) {
   sv_input *in = &r->in;
   uint32_t dim = dim_of(r);
-  if (sv_json_next(j) != '[') {
-    sv_json_array(j); /* says what is wrong */
-    return true;
-  }
-  uint64_t room = count_rows(j);
-  if (room > SV_MAX_ROWS) {
-    sv_fail(r, 413, "a request has at most %d rows", SV_MAX_ROWS);
-    return false;
-  }
-  in->rows = sv_take(&r->arena, room ? room * dim : 1, sizeof *in->rows);
-  if (!in->rows) return sv_memory_out(r);
-  in->kind = SV_ROW_VALUES;
   sv_json_array(j);
+  if (!sv_json_fine(j)) return true;
+  uint64_t room = count_rows(j);
+  if (room > SV_MAX_ROWS) return fail_rows(r);
+  in->rows = sv_take(&r->arena, room ? room * dim : 1, sizeof *in->rows);
+  if (!in->rows) return sv_fail_memory(r);
+  in->kind = SV_ROW_VALUES;
   while (sv_json_item(j) && sv_json_fine(j)) {
     if (in->n == room)
       sv_json_refuse(j, "rows are arrays of numbers");
@@ -103,29 +94,25 @@ static bool parse_rows(sv_request *r, sv_json *j) {
 
 static bool parse_numbers(sv_request *r, sv_json *j) {
   sv_input *in = &r->in;
-  uint64_t most = r->world->shelf ? r->world->shelf->n : 0, value;
-  if (most == 0) {
-    sv_fail(r, 422, "there is no gallery that row_numbers could be of");
-    return false;
-  }
+  uint64_t n = r->world->shelf ? r->world->shelf->n : 0, value;
+  if (n == 0)
+    return sv_fail(
+        r, 422, "row_numbers need a gallery: start the server with --gallery FILE or --rows DATA");
   in->numbers = sv_take(&r->arena, SV_MAX_ROWS, sizeof *in->numbers);
-  if (!in->numbers) return sv_memory_out(r);
+  if (!in->numbers) return sv_fail_memory(r);
   in->kind = SV_ROW_NUMBERS;
   sv_json_array(j);
   while (sv_json_item(j)) {
-    if (in->n == SV_MAX_ROWS) {
-      sv_fail(r, 413, "a request has at most %d rows", SV_MAX_ROWS);
-      return false;
-    }
-    if (!sv_json_number(j, 0, most - 1, &value)) break;
+    if (in->n == SV_MAX_ROWS) return fail_rows(r);
+    if (!sv_json_number(j, 0, n - 1, &value)) break;
     in->numbers[in->n++] = value;
   }
   return true;
 }
 
-/* --- .npy ---------------------------------------------------------------------------------------- */
+/* --- .npy ------------------------------------------------------------------------------------- */
 
-/* The library reads files; a body becomes one that has no name. */
+/* The library reads files, so the body becomes an anonymous one. */
 static int file_of(const char *body, size_t n) {
   int fd = memfd_create("body", MFD_CLOEXEC);
   for (size_t done = 0; fd >= 0 && done < n;) {
@@ -140,7 +127,7 @@ static int file_of(const char *body, size_t n) {
   return fd;
 }
 
-/* Messages name the file; here it is the body. */
+/* Messages begin with the name of the file, which here is the body. */
 static void fail_npy(sv_request *r, kf_ctx *ctx, kf_status status, const char *path) {
   const char *message = kf_errmsg(ctx);
   size_t n = strlen(path);
@@ -153,16 +140,11 @@ static bool read_npy(sv_request *r, kf_ctx *ctx, const kf_data *data, const char
   sv_input *in = &r->in;
   uint64_t n = kf_data_rows(data);
   uint32_t dim = kf_data_dim(data);
-  if (n > SV_MAX_ROWS) {
-    sv_fail(r, 413, "a request has at most %d rows", SV_MAX_ROWS);
-    return false;
-  }
-  if (dim != dim_of(r)) {
-    sv_fail(r, 422, "the array has %u columns, the model takes %u", dim, dim_of(r));
-    return false;
-  }
+  if (n > SV_MAX_ROWS) return fail_rows(r);
+  if (dim != dim_of(r))
+    return sv_fail(r, 422, "the array has %u columns, the model takes %u", dim, dim_of(r));
   in->rows = sv_take(&r->arena, n * dim, sizeof *in->rows);
-  if (!in->rows) return sv_memory_out(r);
+  if (!in->rows) return sv_fail_memory(r);
   kf_status status = kf_data_get(ctx, data, 0, n, in->rows, NULL);
   if (status != KF_OK) {
     fail_npy(r, ctx, status, path);
@@ -175,12 +157,10 @@ static bool read_npy(sv_request *r, kf_ctx *ctx, const kf_data *data, const char
 
 static bool parse_npy(sv_request *r, kf_ctx *ctx) {
   static const char magic[] = "\x93NUMPY";
-  if (r->n_body < 10 || memcmp(r->body, magic, 6) != 0) {
-    sv_fail(r, 400, "the body is not an .npy array");
-    return false;
-  }
+  if (r->n_body < 10 || memcmp(r->body, magic, 6) != 0)
+    return sv_fail(r, 400, "the body is not an .npy array");
   int fd = file_of(r->body, r->n_body);
-  if (fd < 0) return sv_memory_out(r);
+  if (fd < 0) return sv_fail_memory(r);
   char path[64];
   snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
   const char *paths[] = {path};
@@ -194,22 +174,15 @@ static bool parse_npy(sv_request *r, kf_ctx *ctx) {
   return fine;
 }
 
-/* --- pictures and words -------------------------------------------------------------------------- */
+/* --- pictures and words ----------------------------------------------------------------------- */
 
-static bool needs_pictures(sv_request *r) {
-  if (r->server->encoder && kf_encoder_image_size(r->server->encoder) > 0) return true;
-  sv_fail(r, 422,
-          r->server->encoder ? "the encoder has no image tower, which pictures need"
-                             : "pictures need an encoder: start the server with --encoder DIR");
-  return false;
-}
-
-static bool needs_words(sv_request *r) {
-  if (r->server->encoder && kf_encoder_context(r->server->encoder) > 0) return true;
-  sv_fail(r, 422,
-          r->server->encoder ? "the encoder has no text tower, which words need"
-                             : "words need an encoder: start the server with --encoder DIR");
-  return false;
+static bool needs_tower(sv_request *r, bool text) {
+  const kf_encoder *e = r->server->encoder;
+  const char *input = text ? "words" : "pictures";
+  if (e && (text ? kf_encoder_context(e) : kf_encoder_image_size(e)) > 0) return true;
+  return e ? sv_fail(r, 422, "the encoder has no %s tower, which %s need", text ? "text" : "image",
+                     input)
+           : sv_fail(r, 422, "%s need an encoder: start the server with --encoder DIR", input);
 }
 
 static int base64_digit(unsigned char c) {
@@ -219,7 +192,7 @@ static int base64_digit(unsigned char c) {
   return c == '+' ? 62 : c == '/' ? 63 : -1;
 }
 
-/* In place; false: not base64. */
+/* Decodes in place; false: not base64. */
 static bool decode_base64(char *text, size_t n, size_t *out) {
   unsigned char *to = (unsigned char *)text;
   while (n > 0 && text[n - 1] == '=' && n % 4 != 1) n--;
@@ -240,16 +213,15 @@ static bool decode_base64(char *text, size_t n, size_t *out) {
 }
 
 /* "data:image/png;base64,..." */
-static bool picture_of(sv_json *j, char *uri, size_t n, uint64_t number, sv_picture *out) {
+static bool picture_of(sv_json *j, char *uri, size_t n, uint64_t number, kf_image_bytes *out) {
   char *comma = memchr(uri, ',', n < 100 ? n : 100);
+  size_t bytes = 0;
   bool fine = strncmp(uri, "data:image/", 11) == 0 && comma && comma - uri > 7 &&
-              memcmp(comma - 7, ";base64", 7) == 0;
-  if (fine) {
-    char *digits = comma + 1;
-    fine = decode_base64(digits, n - (size_t)(digits - uri), &out->n) && out->n > 0;
-    out->bytes = digits;
-  }
-  if (!fine)
+              memcmp(comma - 7, ";base64", 7) == 0 &&
+              decode_base64(comma + 1, n - (size_t)(comma + 1 - uri), &bytes) && bytes > 0;
+  if (fine)
+    *out = (kf_image_bytes){.bytes = comma + 1, .n = bytes};
+  else
     sv_json_refuse(j, "picture %llu is not a data URI (data:image/...;base64,...)",
                    (unsigned long long)number);
   return fine;
@@ -259,16 +231,14 @@ static bool parse_images(sv_request *r, sv_json *j) {
   sv_input *in = &r->in;
   char *uri;
   size_t n;
-  if (!needs_pictures(r)) return false;
+  if (!needs_tower(r, false)) return false;
   in->pictures = sv_take(&r->arena, SV_MAX_PICTURES, sizeof *in->pictures);
-  if (!in->pictures) return sv_memory_out(r);
+  if (!in->pictures) return sv_fail_memory(r);
   in->kind = SV_PICTURES;
   sv_json_array(j);
   while (sv_json_item(j)) {
-    if (in->n == SV_MAX_PICTURES) {
-      sv_fail(r, 413, "a request has at most %d pictures", SV_MAX_PICTURES);
-      return false;
-    }
+    if (in->n == SV_MAX_PICTURES)
+      return sv_fail(r, 413, "a request has at most %d pictures", SV_MAX_PICTURES);
     if (!sv_json_text(j, &uri, &n) || !picture_of(j, uri, n, in->n, &in->pictures[in->n])) break;
     in->n++;
   }
@@ -279,16 +249,14 @@ static bool parse_texts(sv_request *r, sv_json *j) {
   sv_input *in = &r->in;
   char *text;
   size_t n;
-  if (!needs_words(r)) return false;
+  if (!needs_tower(r, true)) return false;
   in->texts = sv_take(&r->arena, SV_MAX_TEXTS, sizeof *in->texts);
-  if (!in->texts) return sv_memory_out(r);
+  if (!in->texts) return sv_fail_memory(r);
   in->kind = SV_TEXTS;
   sv_json_array(j);
   while (sv_json_item(j)) {
-    if (in->n == SV_MAX_TEXTS) {
-      sv_fail(r, 413, "a request has at most %d texts", SV_MAX_TEXTS);
-      return false;
-    }
+    if (in->n == SV_MAX_TEXTS)
+      return sv_fail(r, 413, "a request has at most %d texts", SV_MAX_TEXTS);
     if (!sv_json_text(j, &text, &n)) break;
     if (n > SV_MAX_TEXT)
       sv_json_refuse(j, "text %llu has more than %d bytes", (unsigned long long)in->n, SV_MAX_TEXT);
@@ -297,7 +265,7 @@ static bool parse_texts(sv_request *r, sv_json *j) {
   return true;
 }
 
-/* --- JSON bodies --------------------------------------------------------------------------------- */
+/* --- JSON bodies ------------------------------------------------------------------------------ */
 
 enum {
   FIELD_ROWS = 1,
@@ -325,17 +293,18 @@ static void parse_space(sv_request *r, sv_json *j) {
   size_t n;
   if (!sv_json_text(j, &text, &n)) return;
   r->in.raw = strcmp(text, "raw") == 0;
-  r->in.space = true;
-  if (!r->in.raw && strcmp(text, "koofu") != 0) sv_json_refuse(j, "space is \"koofu\" or \"raw\"");
+  r->in.space_given = true;
+  if (!r->in.raw && strcmp(text, "koofu") != 0)
+    sv_json_refuse(j, "space must be \"koofu\" or \"raw\"");
 }
 
 static void parse_name(sv_request *r, sv_json *j) {
   size_t n;
   if (!sv_json_text(j, &r->in.name, &n)) return;
-  if (n == 0 || n > SV_MAX_NAME) sv_json_refuse(j, "name has 1 to %d bytes", SV_MAX_NAME);
+  if (n == 0 || n > SV_MAX_NAME) sv_json_refuse(j, "name must have 1 to %d bytes", SV_MAX_NAME);
 }
 
-/* False: the request has been answered. An error of the JSON stays in j. */
+/* False: answered. Errors of the JSON stay in j instead. */
 static bool parse_field(sv_request *r, sv_json *j, unsigned field) {
   uint64_t number = 0;
   switch (field) {
@@ -356,7 +325,7 @@ static bool parse_field(sv_request *r, sv_json *j, unsigned field) {
 }
 
 static bool parse_json(sv_request *r, unsigned allowed) {
-  sv_json j = sv_json_of(r->body ? r->body : (char[1]){0}, r->n_body);
+  sv_json j = sv_json_of(r->body, r->n_body);
   unsigned seen = 0;
   char *key;
   sv_json_object(&j);
@@ -365,7 +334,7 @@ static bool parse_json(sv_request *r, unsigned allowed) {
     if (field == 0)
       sv_json_refuse(&j, "unknown field '%.60s'", key);
     else if (seen & field || (field & INPUT_FIELDS && seen & INPUT_FIELDS))
-      sv_json_refuse(&j, "'%s' comes twice, or beside another input", key);
+      sv_json_refuse(&j, "'%s' comes twice or beside another input", key);
     else if (!parse_field(r, &j, field))
       return false;
     seen |= field;
@@ -375,14 +344,11 @@ static bool parse_json(sv_request *r, unsigned allowed) {
 
 static bool parse_picture(sv_request *r) {
   sv_input *in = &r->in;
-  if (!needs_pictures(r)) return false;
-  if (r->n_body == 0) {
-    sv_fail(r, 400, "the body is empty");
-    return false;
-  }
+  if (!needs_tower(r, false)) return false;
+  if (r->n_body == 0) return sv_fail(r, 400, "the body is empty");
   in->pictures = sv_take(&r->arena, 1, sizeof *in->pictures);
-  if (!in->pictures) return sv_memory_out(r);
-  in->pictures[0] = (sv_picture){r->body, r->n_body};
+  if (!in->pictures) return sv_fail_memory(r);
+  in->pictures[0] = (kf_image_bytes){.bytes = r->body, .n = r->n_body};
   in->kind = SV_PICTURES;
   in->n = 1;
   return true;
@@ -394,36 +360,32 @@ static bool parse_input(sv_request *r, kf_ctx *ctx, unsigned allowed) {
   case MEDIA_NPY: return parse_npy(r, ctx);
   case MEDIA_PICTURE: return parse_picture(r);
   default:
-    sv_fail(r, 415,
-            "the Content-Type is one of application/json, application/x-npy, image/jpeg, image/png "
-            "and image/webp");
-    return false;
+    return sv_fail(r, 415,
+                   "the Content-Type must be application/json, application/x-npy, image/jpeg, "
+                   "image/png or image/webp");
   }
 }
 
-/* Something to ask about, and answers that are not too many. */
+/* There must be an input, and not too many answers; each: answers per row. */
 static bool check_input(sv_request *r, uint64_t each) {
   const sv_input *in = &r->in;
   if (in->kind == SV_NOTHING)
-    sv_fail(r, 422, "one of rows, images, texts and row_numbers is needed");
-  else if (in->n == 0)
-    sv_fail(r, 422, "there is no row in the request");
-  else if (in->n * each > SV_MAX_VALUES)
-    sv_fail(r, 413, "%llu rows with %llu answers each are too many; at most %d together",
-            (unsigned long long)in->n, (unsigned long long)each, SV_MAX_VALUES);
-  else
-    return true;
-  return false;
+    return sv_fail(r, 422, "one of rows, images, texts or row_numbers is needed");
+  if (in->n == 0) return sv_fail(r, 422, "the request has no row");
+  if (in->n * each > SV_MAX_VALUES)
+    return sv_fail(r, 413,
+                   "%llu rows with %llu answers each are too many: at most %d answers in total",
+                   (unsigned long long)in->n, (unsigned long long)each, SV_MAX_VALUES);
+  return true;
 }
 
-static bool known_space(sv_request *r) {
+bool sv_parse_space(sv_request *r) {
   const char *space = sv_arg(r, "space");
   if (!space) return true;
   r->in.raw = strcmp(space, "raw") == 0;
-  r->in.space = true;
+  r->in.space_given = true;
   if (r->in.raw || strcmp(space, "koofu") == 0) return true;
-  sv_fail(r, 422, "?space= is koofu or raw");
-  return false;
+  return sv_fail(r, 422, "?space= must be koofu or raw");
 }
 
 bool sv_parse_classify(sv_request *r, kf_ctx *ctx) {
@@ -438,44 +400,38 @@ bool sv_parse_classify(sv_request *r, kf_ctx *ctx) {
 bool sv_parse_search(sv_request *r, kf_ctx *ctx) {
   const sv_shelf *shelf = r->world->shelf;
   uint64_t k = 15;
-  if (!shelf) {
-    sv_fail(r, 422,
-            "there is nothing to search in: start the server with --gallery FILE or --rows DATA");
-    return false;
-  }
-  if (!sv_arg_number(r, "k", 1, KF_MAX_NEIGHBOURS, &k) || !known_space(r)) return false;
+  if (!shelf)
+    return sv_fail(
+        r, 422,
+        "there is no gallery to search: start the server with --gallery FILE or --rows DATA");
+  if (!sv_arg_number(r, "k", 1, KF_MAX_NEIGHBOURS, &k) || !sv_parse_space(r)) return false;
   r->in.k = (uint32_t)k;
   if (!parse_input(r, ctx, INPUT_FIELDS | FIELD_K | FIELD_SPACE)) return false;
   const kf_gallery *gallery = r->in.raw ? shelf->raw : shelf->koofu;
-  if (!gallery && !r->in.space) {
+  if (!gallery && !r->in.space_given) {
     r->in.raw = !r->in.raw;
     gallery = shelf->any;
   }
-  if (!gallery) {
-    sv_fail(r, 422,
-            r->in.raw ? "the rows of the raw space are not here: start the server with --rows DATA"
-                      : "the gallery has rows of the raw space alone");
-    return false;
-  }
+  if (!gallery)
+    return sv_fail(r, 422,
+                   r->in.raw ? "the raw rows are not available: start the server with --rows DATA"
+                             : "the gallery has raw rows only");
   uint64_t most = shelf->n - (r->in.kind == SV_ROW_NUMBERS);
   if (r->in.k > most) r->in.k = (uint32_t)most;
-  if (r->in.k == 0) {
-    sv_fail(r, 422, "the gallery has no other row");
-    return false;
-  }
+  if (r->in.k == 0) return sv_fail(r, 422, "the gallery has no other row");
   return check_input(r, r->in.k);
 }
 
-/* The name in every template, as 'koofu embed-text' has it. */
+/* The name in every template, as in koofu embed-text. */
 static bool take_prompts(sv_request *r, const kf_prompts *prompts) {
   sv_input *in = &r->in;
   uint64_t n = kf_prompts_count(prompts);
   in->texts = sv_take(&r->arena, n, sizeof *in->texts);
-  if (!in->texts) return sv_memory_out(r);
+  if (!in->texts) return sv_fail_memory(r);
   for (; in->n < n; in->n++) {
     const char *text = kf_prompts_text(prompts, in->n);
     char *copy = sv_take(&r->arena, strlen(text) + 1, 1);
-    if (!copy) return sv_memory_out(r);
+    if (!copy) return sv_fail_memory(r);
     in->texts[in->n] = strcpy(copy, text);
   }
   in->kind = SV_TEXTS;
@@ -486,16 +442,12 @@ static bool make_prompts(sv_request *r, kf_ctx *ctx) {
   const char *name = r->in.name;
   kf_prompts_options options = {.names = &name, .n_names = 1};
   kf_prompts *prompts = NULL;
-  if (!needs_words(r)) return false;
-  if (!kf_model_fused(r->world->model)) {
-    sv_fail(r, 422, "a class by its name alone needs a model that has text (koofu fit --text)");
-    return false;
-  }
+  if (!needs_tower(r, true)) return false;
+  if (!kf_model_fused(r->world->model))
+    return sv_fail(r, 422,
+                   "a class from its name alone needs a model with text (koofu fit --text)");
   kf_status status = kf_prompts_new(ctx, &options, &prompts);
-  if (status != KF_OK) {
-    sv_fail_status(r, ctx, status);
-    return false;
-  }
+  if (status != KF_OK) return sv_fail_status(r, ctx, status);
   bool fine = take_prompts(r, prompts);
   kf_prompts_free(prompts);
   return fine;
@@ -503,100 +455,84 @@ static bool make_prompts(sv_request *r, kf_ctx *ctx) {
 
 bool sv_parse_class(sv_request *r, kf_ctx *ctx) {
   sv_input *in = &r->in;
-  if (media_of(r) != MEDIA_JSON) {
-    sv_fail(r, 415, "the Content-Type is application/json");
-    return false;
-  }
+  if (media_of(r) != MEDIA_JSON)
+    return sv_fail(r, 415, "the Content-Type must be application/json");
   if (!parse_json(r, INPUT_FIELDS | FIELD_NAME | FIELD_TEXT)) return false;
-  if (!in->name) {
-    sv_fail(r, 422, "a new class needs a name");
-    return false;
-  }
+  if (!in->name) return sv_fail(r, 422, "a new class needs a name");
   if (in->by_name && in->kind == SV_NOTHING) return make_prompts(r, ctx);
-  if (in->by_name || in->kind == SV_TEXTS) {
-    sv_fail(
-        r, 422,
-        "a class is made of rows, images or row_numbers, or by its name alone (\"text\": true)");
-    return false;
-  }
+  if (in->by_name || in->kind == SV_TEXTS)
+    return sv_fail(r, 422,
+                   "a class is made from rows, images or row_numbers, or from its name alone "
+                   "(\"text\": true)");
   return check_input(r, 1);
 }
 
-/* --- rows of the gallery --------------------------------------------------------------------------- */
+/* --- rows of the gallery ---------------------------------------------------------------------- */
 
 bool sv_fetch_rows(sv_request *r, kf_ctx *ctx) {
   sv_input *in = &r->in;
   const sv_shelf *shelf = r->world->shelf;
   uint32_t dim = dim_of(r);
-  if (!shelf->rows) {
-    sv_fail(r, 422,
-            "the rows of the gallery as the encoder made them are not here: start the server with "
-            "--rows DATA");
-    return false;
-  }
+  if (!shelf->rows)
+    return sv_fail(
+        r, 422, "the raw rows of the gallery are not available: start the server with --rows DATA");
   in->rows = sv_take(&r->arena, in->n * dim, sizeof *in->rows);
-  if (!in->rows) return sv_memory_out(r);
+  if (!in->rows) return sv_fail_memory(r);
   for (uint64_t i = 0; i < in->n; i++) {
     kf_status status = kf_data_get(ctx, shelf->rows, in->numbers[i], 1, in->rows + i * dim, NULL);
-    if (status == KF_OK) continue;
-    sv_fail_status(r, ctx, status);
-    return false;
+    if (status != KF_OK) return sv_fail_status(r, ctx, status);
   }
   return true;
 }
 
-/* --- /v1/embeddings -------------------------------------------------------------------------------- */
+/* --- /v1/embeddings --------------------------------------------------------------------------- */
 
-/* Words, or a picture as a data URI. */
-static bool take_item(sv_request *r, sv_json *j) {
+/* A text, or a picture as a data URI. */
+static bool parse_item(sv_request *r, sv_json *j) {
   sv_input *in = &r->in;
   char *text;
   size_t n;
-  if (in->n == SV_MAX_PICTURES) {
-    sv_fail(r, 413, "a request has at most %d inputs", SV_MAX_PICTURES);
-    return false;
-  }
+  if (in->n == SV_MAX_PICTURES)
+    return sv_fail(r, 413, "a request has at most %d inputs", SV_MAX_PICTURES);
   if (sv_json_next(j) == '0' || sv_json_next(j) == '[')
-    sv_json_refuse(j, "tokens are not taken, only text and pictures");
+    sv_json_refuse(j, "tokens are not supported, only texts and pictures");
   if (!sv_json_text(j, &text, &n)) return true;
   bool words = strncmp(text, "data:image/", 11) != 0;
   if (n == 0) sv_json_refuse(j, "an input is empty");
   if (words && n > SV_MAX_TEXT) sv_json_refuse(j, "a text has more than %d bytes", SV_MAX_TEXT);
-  if (!(words ? needs_words(r) : needs_pictures(r))) return false;
+  if (!needs_tower(r, words)) return false;
   if (!words && !picture_of(j, text, n, in->n, &in->pictures[in->n])) return true;
-  in->is_text[in->n] = words;
   in->texts[in->n++] = words ? text : NULL;
   return true;
 }
 
-static bool take_inputs(sv_request *r, sv_json *j) {
+static bool parse_inputs(sv_request *r, sv_json *j) {
   sv_input *in = &r->in;
   in->texts = sv_take(&r->arena, SV_MAX_PICTURES, sizeof *in->texts);
   in->pictures = sv_take(&r->arena, SV_MAX_PICTURES, sizeof *in->pictures);
-  in->is_text = sv_take(&r->arena, SV_MAX_PICTURES, sizeof *in->is_text);
-  if (!in->texts || !in->pictures || !in->is_text) return sv_memory_out(r);
+  if (!in->texts || !in->pictures) return sv_fail_memory(r);
   in->kind = SV_PICTURES;
-  if (sv_json_next(j) != '[') return take_item(r, j);
+  if (sv_json_next(j) != '[') return parse_item(r, j);
   sv_json_array(j);
   while (sv_json_item(j))
-    if (!take_item(r, j)) return false;
+    if (!parse_item(r, j)) return false;
   return true;
 }
 
-static void take_format(sv_request *r, sv_json *j) {
+static void parse_format(sv_request *r, sv_json *j) {
   char *text;
   size_t n;
   if (!sv_json_text(j, &text, &n)) return;
   r->in.base64 = strcmp(text, "base64") == 0;
   if (!r->in.base64 && strcmp(text, "float") != 0)
-    sv_json_refuse(j, "encoding_format is float or base64");
+    sv_json_refuse(j, "encoding_format must be float or base64");
 }
 
-static bool take_member(sv_request *r, sv_json *j, const char *key) {
+static bool parse_member(sv_request *r, sv_json *j, const char *key) {
   uint64_t number = 0;
-  if (strcmp(key, "input") == 0 && r->in.kind == SV_NOTHING) return take_inputs(r, j);
+  if (strcmp(key, "input") == 0 && r->in.kind == SV_NOTHING) return parse_inputs(r, j);
   if (strcmp(key, "encoding_format") == 0)
-    take_format(r, j);
+    parse_format(r, j);
   else if (strcmp(key, "dimensions") == 0) {
     if (sv_json_number(j, 1, KF_MAX_DIM, &number)) r->in.dimensions = (uint32_t)number;
   } else if (strcmp(key, "space") == 0)
@@ -612,35 +548,28 @@ static bool check_dimensions(sv_request *r) {
   const sv_input *in = &r->in;
   uint32_t dim = kf_encoder_dim(r->server->encoder), mapped = kf_model_dim_out(r->world->model);
   if (in->raw && in->dimensions && in->dimensions != dim)
-    sv_fail(
-        r, 422,
-        "embeddings of the encoder have %u dimensions; in space koofu the first ones can be had",
+    return sv_fail(
+        r, 422, "the embeddings of the encoder have %u dimensions; fewer need \"space\": \"koofu\"",
         dim);
-  else if (!in->raw && in->dimensions > mapped)
-    sv_fail(r, 422, "the model has %u dimensions", mapped);
-  else if (!in->raw && dim != dim_of(r))
-    sv_fail(r, 422, "the encoder has %u dimensions, the model takes %u", dim, dim_of(r));
-  else
-    return true;
-  return false;
+  if (!in->raw && in->dimensions > mapped)
+    return sv_fail(r, 422, "the model has %u dimensions", mapped);
+  if (!in->raw && dim != dim_of(r))
+    return sv_fail(r, 422, "the encoder has %u dimensions, the model takes %u", dim, dim_of(r));
+  return true;
 }
 
 bool sv_parse_embeddings(sv_request *r, kf_ctx *ctx) {
   (void)ctx;
-  if (media_of(r) != MEDIA_JSON) {
-    sv_fail(r, 415, "the Content-Type is application/json");
-    return false;
-  }
-  r->in.raw = true; /* as the encoder gives them, unless the space is named */
-  sv_json j = sv_json_of(r->body ? r->body : (char[1]){0}, r->n_body);
+  if (media_of(r) != MEDIA_JSON)
+    return sv_fail(r, 415, "the Content-Type must be application/json");
+  r->in.raw = true; /* unless the request names the space */
+  sv_json j = sv_json_of(r->body, r->n_body);
   char *key;
   sv_json_object(&j);
   while (sv_json_key(&j, &key))
-    if (!take_member(r, &j, key)) return false;
+    if (!parse_member(r, &j, key)) return false;
   if (!sv_json_end(&j)) return fail_json(r, &j);
-  if (r->in.kind == SV_NOTHING || r->in.n == 0) {
-    sv_fail(r, 422, "input is needed: a text, a picture as a data URI, or several of these");
-    return false;
-  }
+  if (r->in.kind == SV_NOTHING || r->in.n == 0)
+    return sv_fail(r, 422, "input is needed: a text, a picture as a data URI, or a list of these");
   return check_dimensions(r);
 }

@@ -1,5 +1,5 @@
-/* demo.c - the synthetic world of 'koofu synth' as a small gallery with names, so that the page can be seen on a
- * machine without a model, pictures or an encoder. */
+/* demo.c - the synthetic world of koofu synth as a small gallery with names, so that the page can
+ * be tried without a model, pictures or an encoder. */
 #include "server.h"
 
 #include <stdio.h>
@@ -14,7 +14,7 @@ enum {
   ROWS = CLASSES * PER_CLASS
 };
 
-/* Kept for the life of the process: data sets are views of it. */
+/* Never freed, since data sets are views of it. */
 static struct demo {
   float rows[ROWS][DIM];
   int32_t labels[ROWS];

@@ -1,11 +1,7 @@
 /* demo_picture.c - a picture for each row of the demo: the shape and colours of its class. */
 #include "demo_picture.h"
 
-#include <stdarg.h>
-#include <stdbool.h>
-#include <stdio.h>
-
-/* Outlines around the origin, about 20 wide. */
+/* SVG outlines around the origin, about 20 units wide. */
 static const char *const SHAPES[] = {
     "M-10 0a10 10 0 1 0 20 0a10 10 0 1 0-20 0z",                                      /* disc */
     "M0-11.5 10.5 8h-21z",                                                            /* triangle */
@@ -22,28 +18,7 @@ static const char *const SHAPES[] = {
 };
 #define SHAPE_COUNT (sizeof SHAPES / sizeof *SHAPES)
 
-typedef struct {
-  char *out;
-  size_t room, length;
-  bool full;
-} text;
-
-__attribute__((format(printf, 2, 3))) static void put(text *t, const char *format, ...) {
-  va_list arguments;
-  if (t->full) {
-    return;
-  }
-  va_start(arguments, format);
-  int n = vsnprintf(t->out + t->length, t->room - t->length, format, arguments);
-  va_end(arguments);
-  if (n < 0 || (size_t)n >= t->room - t->length) {
-    t->full = true;
-  } else {
-    t->length += (size_t)n;
-  }
-}
-
-/* A number from low to high - 1 (splitmix64). */
+/* A random number from low to high - 1 (splitmix64). */
 static int draw(uint64_t *state, int low, int high) {
   uint64_t z = (*state += UINT64_C(0x9e3779b97f4a7c15));
   z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
@@ -51,55 +26,51 @@ static int draw(uint64_t *state, int low, int high) {
   return low + (int)((z ^ (z >> 31)) % (uint64_t)(high - low));
 }
 
-/* Arguments of a call are evaluated in any order, so every number has a statement of its own. */
-static void put_ground(text *t, unsigned hue, uint64_t *state) {
-  const int turn = draw(state, 20, 120);
+/* Every draw is a statement of its own, since arguments are evaluated in any order. */
+static void put_ground(sv_text *t, unsigned hue, uint64_t *state) {
+  const int angle = draw(state, 20, 120);
   const int light = draw(state, 86, 93);
   const int dark = draw(state, 72, 82);
-  put(t,
-      "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"192\" height=\"192\" viewBox=\"0 0 64 "
-      "64\">"
-      "<defs><linearGradient id=\"g\" gradientTransform=\"rotate(%d .5 .5)\">"
-      "<stop stop-color=\"hsl(%u,48%%,%d%%)\"/>"
-      "<stop offset=\"1\" stop-color=\"hsl(%u,44%%,%d%%)\"/>"
-      "</linearGradient></defs><rect width=\"64\" height=\"64\" fill=\"url(#g)\"/>",
-      turn, hue, light, (hue + 28) % 360, dark);
+  sv_putf(t,
+          "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"192\" height=\"192\" viewBox=\"0 0 64 "
+          "64\">"
+          "<defs><linearGradient id=\"g\" gradientTransform=\"rotate(%d .5 .5)\">"
+          "<stop stop-color=\"hsl(%u,48%%,%d%%)\"/>"
+          "<stop offset=\"1\" stop-color=\"hsl(%u,44%%,%d%%)\"/>"
+          "</linearGradient></defs><rect width=\"64\" height=\"64\" fill=\"url(#g)\"/>",
+          angle, hue, light, (hue + 28) % 360, dark);
   for (int i = 0; i < 6; i++) {
     const int x = draw(state, 0, 64);
     const int y = draw(state, 0, 64);
     const int radius = draw(state, 3, 13);
     const int opacity = draw(state, 12, 32);
-    put(t, "<circle cx=\"%d\" cy=\"%d\" r=\"%d\" fill=\"#fff\" fill-opacity=\".%d\"/>", x, y,
-        radius, opacity);
+    sv_putf(t, "<circle cx=\"%d\" cy=\"%d\" r=\"%d\" fill=\"#fff\" fill-opacity=\".%d\"/>", x, y,
+            radius, opacity);
   }
 }
 
-/* One shape of the class, near the middle if it is the large one; size in hundredths. */
-static void put_shape(text *t, const char *shape, unsigned hue, bool large, int lean,
+/* One shape: the large one is near the middle. Sizes are in hundredths. */
+static void put_shape(sv_text *t, const char *shape, unsigned hue, bool large, int angle,
                       uint64_t *state) {
   const int light = large ? draw(state, 34, 46) : draw(state, 48, 60);
   const int x = large ? draw(state, 26, 39) : draw(state, 9, 56);
   const int y = large ? draw(state, 26, 39) : draw(state, 9, 56);
   const int size = large ? draw(state, 130, 190) : draw(state, 45, 80);
-  put(t,
-      "<path transform=\"translate(%d %d) rotate(%d) scale(%d.%02d)\" fill-rule=\"evenodd\" "
-      "fill=\"hsl(%u,52%%,%d%%)\" d=\"%s\"/>",
-      x, y, lean, size / 100, size % 100, hue, light, shape);
+  sv_putf(t,
+          "<path transform=\"translate(%d %d) rotate(%d) scale(%d.%02d)\" fill-rule=\"evenodd\" "
+          "fill=\"hsl(%u,52%%,%d%%)\" d=\"%s\"/>",
+          x, y, angle, size / 100, size % 100, hue, light, shape);
 }
 
-/* Hues go round by the golden angle, so that classes next to each other in number differ. */
-size_t demo_picture(uint32_t class_number, uint64_t row, char *out, size_t room) {
-  text t = {.out = out, .room = room};
+/* Hues follow the golden angle, so that classes with neighbouring numbers differ. */
+void demo_picture(sv_text *t, uint32_t class_number, uint64_t row) {
   uint64_t state = row * UINT64_C(0xd1342543de82ef95) + class_number;
   const unsigned hue = (unsigned)(((uint64_t)class_number * 1375 + 340) / 10 % 360);
   const char *shape = SHAPES[class_number % SHAPE_COUNT];
-  const int lean = draw(&state, -28, 29);
-
-  put_ground(&t, hue, &state);
-  put_shape(&t, shape, hue, true, lean, &state);
-  for (uint32_t i = 0; i < class_number % 3; i++) {
-    put_shape(&t, shape, (hue + 170) % 360, false, lean, &state);
-  }
-  put(&t, "</svg>\n");
-  return t.full ? 0 : t.length;
+  const int angle = draw(&state, -28, 29);
+  put_ground(t, hue, &state);
+  put_shape(t, shape, hue, true, angle, &state);
+  for (uint32_t i = 0; i < class_number % 3; i++)
+    put_shape(t, shape, (hue + 170) % 360, false, angle, &state);
+  sv_puts(t, "</svg>\n");
 }

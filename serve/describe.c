@@ -1,4 +1,4 @@
-/* describe.c - what is served: /v1/info and /v1/classes, and classes that come and go. */
+/* describe.c - what is served: /v1/info and /v1/classes; adding and removing classes. */
 #include "journal.h"
 #include "server.h"
 
@@ -8,6 +8,10 @@
 const char *sv_base_name(const char *path) {
   const char *slash = path ? strrchr(path, '/') : NULL;
   return slash ? slash + 1 : path;
+}
+
+const char *sv_model_file(const sv_server *s) {
+  return s->demo ? "model.safetensors" : sv_base_name(s->options.model);
 }
 
 static const char *metric_of(const kf_model *model) {
@@ -24,8 +28,8 @@ static void put_model(sv_request *r) {
   sv_json_count(t, "dim", kf_model_dim_out(m));
   sv_json_count(t, "classes", kf_model_classes(m));
   sv_json_string(t, "metric", metric_of(m));
-  sv_json_flag(t, "text", kf_model_fused(m));
-  sv_json_flag(t, "probabilities", r->world->probabilities);
+  sv_json_bool(t, "text", kf_model_fused(m));
+  sv_json_bool(t, "probabilities", r->world->probabilities);
   share > 0 ? sv_json_real(t, "reject", reject) : sv_json_null(t, "reject");
   sv_json_string(t, "encoder", kf_origin_name(kf_model_origin(m)));
   sv_json_close(t, '}');
@@ -42,11 +46,11 @@ static void put_gallery(sv_request *r) {
   sv_json_count(t, "rows", shelf->n);
   sv_json_count(t, "dim", kf_gallery_dim(shelf->any));
   sv_json_string(t, "metric", kf_metric_name(kf_gallery_metric(shelf->any)));
-  sv_json_flag(t, "labels", kf_gallery_has_labels(shelf->any));
-  sv_json_flag(t, "ids", sv_shelf_id(shelf, 0) != NULL);
-  sv_json_flag(t, "images", sv_has_images(r->server));
-  sv_json_flag(t, "raw", shelf->raw != NULL);
-  sv_json_flag(t, "koofu", shelf->koofu != NULL);
+  sv_json_bool(t, "labels", kf_gallery_has_labels(shelf->any));
+  sv_json_bool(t, "ids", sv_shelf_id(shelf, 0) != NULL);
+  sv_json_bool(t, "images", sv_has_images(r->server));
+  sv_json_bool(t, "raw", shelf->raw != NULL);
+  sv_json_bool(t, "koofu", shelf->koofu != NULL);
   sv_json_close(t, '}');
 }
 
@@ -66,7 +70,7 @@ static void put_encoder(sv_request *r) {
   sv_json_string(t, "name", kf_origin_name(kf_encoder_origin(e)));
   sv_json_count(t, "dim", kf_encoder_dim(e));
   sv_json_count(t, "image_size", kf_encoder_image_size(e));
-  sv_json_flag(t, "text", has_tower(r->server, true));
+  sv_json_bool(t, "text", has_tower(r->server, true));
   sv_json_close(t, '}');
 }
 
@@ -75,14 +79,14 @@ static void put_abilities(sv_request *r) {
   sv_text *t = &r->out;
   bool rows = shelf && shelf->rows;
   sv_json_open(t, "can", '{');
-  sv_json_flag(t, "picture", has_tower(r->server, false));
-  sv_json_flag(t, "text", has_tower(r->server, true));
-  sv_json_flag(t, "search", shelf != NULL);
-  sv_json_flag(t, "classify_rows", rows);
-  sv_json_flag(t, "add_class", rows || has_tower(r->server, false));
-  sv_json_flag(t, "add_class_by_name",
+  sv_json_bool(t, "picture", has_tower(r->server, false));
+  sv_json_bool(t, "text", has_tower(r->server, true));
+  sv_json_bool(t, "search", shelf != NULL);
+  sv_json_bool(t, "classify_rows", rows);
+  sv_json_bool(t, "add_class", rows || has_tower(r->server, false));
+  sv_json_bool(t, "add_class_by_name",
                has_tower(r->server, true) && kf_model_fused(r->world->model));
-  sv_json_flag(t, "map", shelf != NULL);
+  sv_json_bool(t, "map", shelf != NULL);
   sv_json_close(t, '}');
 }
 
@@ -96,13 +100,14 @@ static void put_missing(sv_request *r) {
   else if (!r->server->encoder)
     sv_json_string(t, NULL, "no encoder: start with --encoder DIR to drop pictures and type words");
   else if (!has_tower(r->server, true))
-    sv_json_string(t, NULL, "no text tower: this encoder takes pictures, but no words");
+    sv_json_string(t, NULL, "no text tower: this encoder takes pictures only");
   if (!shelf)
     sv_json_string(t, NULL,
                    "no gallery: start with --rows DATA or --gallery FILE to search and see a map");
   if (shelf && !shelf->rows)
     sv_json_string(
-        t, NULL, "no raw rows: start with --rows DATA to compare spaces and make classes of rows");
+        t, NULL,
+        "no raw rows: start with --rows DATA to compare spaces and make classes from rows");
   if (shelf && !sv_has_images(r->server))
     sv_json_string(t, NULL,
                    sv_shelf_id(shelf, 0) ? "no pictures: start with --images DIR to see them"
@@ -115,7 +120,7 @@ void sv_work_info(sv_request *r, kf_ctx *ctx) {
   (void)ctx;
   sv_json_open(t, NULL, '{');
   sv_json_string(t, "koofu", kf_version());
-  sv_json_flag(t, "demo", r->server->demo);
+  sv_json_bool(t, "demo", r->server->demo);
   put_model(r);
   put_gallery(r);
   put_encoder(r);
@@ -124,12 +129,10 @@ void sv_work_info(sv_request *r, kf_ctx *ctx) {
   sv_json_open(t, "commands", '{');
   sv_json_string(t, "serve", r->server->options.command);
   sv_json_close(t, '}');
-  sv_json_close(t, '}');
-  sv_puts(t, "\n");
-  sv_answer(r, 200, "application/json");
+  sv_answer_json(r, 200);
 }
 
-/* --- classes -------------------------------------------------------------------------------------- */
+/* --- classes ---------------------------------------------------------------------------------- */
 
 static void put_one_class(sv_request *r, const sv_world *w, uint32_t k, const char *key) {
   const char *name = kf_model_class_name(w->model, k);
@@ -137,10 +140,10 @@ static void put_one_class(sv_request *r, const sv_world *w, uint32_t k, const ch
   int64_t rows = added ? (int64_t)added->rows : kf_model_count(w->model, k);
   sv_text *t = &r->out;
   sv_json_open(t, key, '{');
-  sv_put_class(r, w->model, k, "name");
-  sv_json_flag(t, "added", added != NULL);
+  sv_json_class(t, "name", name, k);
+  sv_json_bool(t, "added", added != NULL);
   rows > 0 && !(added && added->text) ? sv_json_int(t, "rows", rows) : sv_json_null(t, "rows");
-  sv_json_flag(t, "text", kf_model_class_has_text(w->model, k));
+  sv_json_bool(t, "text", kf_model_class_has_text(w->model, k));
   sv_json_close(t, '}');
 }
 
@@ -155,9 +158,7 @@ void sv_work_classes(sv_request *r, kf_ctx *ctx) {
   sv_json_close(t, ']');
   sv_json_count(t, "added", w->n_added);
   sv_json_string(t, "command", r->server->demo ? "koofu info model.safetensors" : NULL);
-  sv_json_close(t, '}');
-  sv_puts(t, "\n");
-  sv_answer(r, 200, "application/json");
+  sv_answer_json(r, 200);
 }
 
 /* Names go into files with one name per line, and to terminals. */
@@ -171,48 +172,44 @@ static void fail_change(sv_request *r, kf_status status, const char *message) {
   if (status == KF_ERR_IO)
     sv_fail(r, 507, "nothing was changed: %s", message);
   else if (status == KF_ERR_MEM)
-    sv_fail(r, 503, "nothing was changed: there is no memory");
+    sv_fail(r, 503, "nothing was changed: out of memory");
   else
     sv_fail(r, status == KF_ERR_INTERNAL ? 500 : 422, "%s", message);
 }
 
 static void answer_added(sv_request *r) {
-  const sv_options *o = &r->server->options;
   sv_world *w = sv_world_get(r->server);
   int64_t k = sv_world_class(w, r->in.name);
   sv_text *t = &r->out, command = {.arena = &r->arena};
   sv_puts(&command, "koofu add-class ");
-  sv_put_word(&command, o->model ? sv_base_name(o->model) : "model.safetensors");
+  sv_put_word(&command, sv_model_file(r->server));
   sv_puts(&command, " ");
   sv_put_word(&command, r->in.name);
   sv_putf(&command, " ROWS.npy%s -o model2.safetensors", r->in.by_name ? " --text" : "");
-  sv_put(&command, "", 1);
   sv_json_open(t, NULL, '{');
   if (k >= 0) put_one_class(r, w, (uint32_t)k, "class");
-  sv_json_string(t, "command", command.failed ? NULL : command.data);
-  sv_json_close(t, '}');
-  sv_puts(t, "\n");
+  sv_json_string(t, "command", sv_text_string(&command));
   sv_world_put(w);
-  sv_answer(r, 201, "application/json");
+  sv_answer_json(r, 201);
 }
 
 void sv_work_add_class(sv_request *r, kf_ctx *ctx) {
   const sv_input *in = &r->in;
   char message[512];
-  sv_world *now = sv_world_get(r->server); /* the request's own may be old by now */
+  sv_world *now = sv_world_get(r->server); /* that of the request may be out of date */
   bool there = sv_world_class(now, in->name) >= 0, full = now->n_added >= SV_MAX_ADDED;
   bool named = kf_model_class_name(now->model, 0) != NULL;
   sv_world_put(now);
   if (there)
-    sv_fail(r, 409, "there is a class of this name already");
+    sv_fail(r, 409, "there already is a class of this name");
   else if (!named)
     sv_fail(r, 422, "the classes of this model have no names, so none can be added by name");
   else if (!is_plain(in->name))
-    sv_fail(r, 422, "a name has no control characters");
+    sv_fail(r, 422, "a name must not contain control characters");
   else if (full)
     sv_fail(
         r, 422,
-        "%d classes have been added; fold them into the model with koofu add-class --from-journal",
+        "%d classes have been added; merge them into the model with koofu add-class --from-journal",
         SV_MAX_ADDED);
   if (r->stage == SV_DONE) return;
   kf_status status =
@@ -232,7 +229,7 @@ void sv_work_remove_class(sv_request *r, kf_ctx *ctx) {
   if (!there)
     sv_fail(r, 404, "there is no class of this name");
   else if (!added)
-    sv_fail(r, 409, "this class is in the model file, and was not added here");
+    sv_fail(r, 409, "this class is part of the model file; only added classes can be removed");
   if (r->stage == SV_DONE) return;
   kf_status status = sv_state_remove(r->server, ctx, r->rest, message, sizeof message);
   if (status == KF_OK)

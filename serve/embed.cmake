@@ -1,4 +1,4 @@
-# Writes the files of a folder, and one more, as C: cmake -DFOLDER=... -DMORE=... -DOUTPUT=... -P embed.cmake
+# Writes the files of a folder, and one more, as C arrays: cmake -DFOLDER=... -DMORE=... -DOUTPUT=... -P embed.cmake
 file(GLOB files ${FOLDER}/*)
 list(APPEND files ${MORE})
 list(SORT files)

@@ -1,4 +1,4 @@
-/* files.c - the page and its parts, which are in the program (embed.cmake). */
+/* files.c - the files of the page, which embed.cmake builds into the program. */
 #include "files.h"
 #include "server.h"
 
@@ -31,7 +31,7 @@ static const char *type_of(const char *name) {
   return "application/octet-stream";
 }
 
-/* If-None-Match is a list of tags, or a star. */
+/* Whether the client has this version: If-None-Match is a list of tags, or a star. */
 static bool has_it(sv_request *r, const char *tag) {
   const char *known = sv_header(r, "If-None-Match");
   return known && (strstr(known, tag) || strcmp(known, "*") == 0);

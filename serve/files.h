@@ -1,4 +1,4 @@
-/* files.h - the files of serve/page, as they are in the program. */
+/* files.h - the files of serve/page, built into the program. */
 #ifndef SERVE_FILES_H
 #define SERVE_FILES_H
 

@@ -1,12 +1,14 @@
-/* framing.c - whether the head of a request can be read in one way only.
+/* framing.c - refuses ambiguous requests, against request smuggling.
  *
- * A proxy that finds the end of a request elsewhere than we do passes on, as part of it, a request that it has not
- * checked. So whatever RFC 9112 calls ambiguous is refused, and the connection is closed.
+ * If a proxy and this server disagree on where a request ends, the proxy forwards a second request
+ * that it has not checked. So whatever RFC 9112 calls ambiguous is refused, and the connection is
+ * closed.
  *
- * Before version 1.0, libmicrohttpd hides some of it. It cuts lines at a NUL, takes a bare LF for the end of a
- * line, and appends a folded line to the name of its header ("Content-Length:" and " 5" become "Content-Length5").
- * But it splits the head where it lies and only replaces separators by NULs, so the head must consist of the
- * strings it hands out and, between them, just the separators that belong there. */
+ * Before version 1.0, libmicrohttpd hides some ambiguities. It cuts lines at a NUL, takes a bare LF
+ * for the end of a line, and appends a folded line to the name of its header ("Content-Length:" and
+ * " 5" become "Content-Length5"). But it splits the head in place and only overwrites separators
+ * with NULs. So the head must consist of exactly the strings that it passes on, with the right
+ * number of separators between them. */
 #include "server.h"
 
 #include <microhttpd.h>
@@ -18,9 +20,9 @@ bool sv_target_is_plain(const char *target) {
   return true;
 }
 
-/* --- the lines, where they lie ------------------------------------------------------------------- */
+/* --- lines, in place -------------------------------------------------------------------------- */
 
-/* Moves *at over a string and the NULs in the place of its separator. */
+/* Moves *at past a string and its separators, now NULs. False: something else is there. */
 static bool step(const char **at, const char *string, size_t n, size_t separators) {
   bool here = *at == string;
   for (size_t i = 0; here && i < separators; i++) here = string[n + i] == '\0';
@@ -29,7 +31,7 @@ static bool step(const char **at, const char *string, size_t n, size_t separator
 }
 
 typedef struct head {
-  const char *at; /* what comes next; NULL: libmicrohttpd looks at the lines itself */
+  const char *at; /* next byte to check; NULL: this libmicrohttpd checks lines itself */
   const char *problem;
   unsigned hosts, lengths, encodings;
   bool chunked;
@@ -43,7 +45,7 @@ static bool step_header(head *h, const char *name, size_t n_name, const char *va
   return step(&h->at, value, n_value, 2);
 }
 
-/* --- the headers --------------------------------------------------------------------------------- */
+/* --- the headers ------------------------------------------------------------------------------ */
 
 static bool is_token(const char *name, size_t n) {
   static const char others[] = "!#$%&'*+-.^_`|~";
@@ -61,16 +63,16 @@ static bool is_visible(const char *value, size_t n) {
   return true;
 }
 
-static enum MHD_Result look_at(void *user, enum MHD_ValueKind kind, const char *name, size_t n_name,
-                               const char *value, size_t n_value) {
+static enum MHD_Result check_header(void *user, enum MHD_ValueKind kind, const char *name,
+                                    size_t n_name, const char *value, size_t n_value) {
   head *h = user;
   (void)kind;
   if (!step_header(h, name, n_name, value, n_value))
-    h->problem = "its lines are folded, hold a NUL or end in a bare LF";
+    h->problem = "a line is folded, contains a NUL or ends in a bare LF";
   else if (!is_token(name, n_name))
-    h->problem = "the name of a header holds other characters than a name may have";
+    h->problem = "the name of a header contains an invalid character";
   else if (!is_visible(value, n_value))
-    h->problem = "a header holds a control character";
+    h->problem = "a header contains a control character";
   h->hosts += strcasecmp(name, "Host") == 0;
   h->lengths += strcasecmp(name, "Content-Length") == 0;
   if (strcasecmp(name, "Transfer-Encoding") == 0) {
@@ -88,24 +90,23 @@ static bool ends_at(struct MHD_Connection *connection, const char *method, const
 
 const char *sv_head_problem(struct MHD_Connection *connection, const char *method,
                             const char *target, size_t n_target, const char *version) {
-  static const char request_line[] =
-      "its first line has more than a method, an address and a version";
+  static const char request_line[] = "its first line is not a method, an address and a version";
   head h = {0};
   if (MHD_get_version()[0] == '0') {
     h.at = method;
     if (!step(&h.at, method, strlen(method), 1) || h.at != target) return request_line;
-    h.at += n_target + 1; /* decoded since it was measured */
+    h.at += n_target + 1; /* decoded since then, so strlen would be wrong */
     if (!step(&h.at, version, strlen(version), 2)) return request_line;
   }
-  MHD_get_connection_values_n(connection, MHD_HEADER_KIND, look_at, &h);
+  MHD_get_connection_values_n(connection, MHD_HEADER_KIND, check_header, &h);
   if (h.problem) return h.problem;
   if (h.at && !(step(&h.at, h.at, 0, 2) && ends_at(connection, method, h.at)))
-    return "its lines are folded, hold a NUL or end in a bare LF";
+    return "a line is folded, contains a NUL or ends in a bare LF";
   if (h.hosts > 1) return "it has two Host headers";
   if (h.lengths > 1) return "it has two Content-Length headers";
   if (h.lengths > 0 && h.encodings > 0) return "it has Content-Length and Transfer-Encoding";
   if (h.encodings > 1) return "it has two Transfer-Encoding headers";
   if (h.encodings > 0 && (!h.chunked || strcmp(version, "HTTP/1.1") != 0))
-    return "its Transfer-Encoding is not that of HTTP/1.1, chunked";
+    return "it has a Transfer-Encoding other than chunked, or in HTTP/1.0";
   return NULL;
 }

@@ -1,9 +1,9 @@
-/* http.c - HTTP by libmicrohttpd: connections, limits, who may ask, and how answers look.
+/* http.c - HTTP with libmicrohttpd (MHD): connections, limits, access, and the form of answers.
  *
- * A few threads of the library share the connections (epoll). A request is read into memory, checked and
- * answered by its thread if that is quick; otherwise the connection is suspended, a lane does the work
- * (queue.c) and resumes it. MHD's own timeout counts from the last byte, which lets a client hold a
- * connection for ever by sending one now and then; so sv_http_watch ends whatever has taken too long in all. */
+ * A few threads of MHD share the connections (epoll). A request is read into memory, checked, and
+ * answered on its thread if that is quick; otherwise the connection is suspended until a lane
+ * (queue.c) has done the work. MHD's own timeout restarts with every byte, so a client could hold a
+ * connection for ever by sending one now and then: sv_http_watch limits the total time instead. */
 #include "server.h"
 
 #include <arpa/inet.h>
@@ -28,26 +28,27 @@ enum {
   HUNG_UP_SECONDS = 1
 };
 
+/* REFUSED: answered early; nobody reads the body that may follow. */
 typedef enum peer_phase { WAITING, RECEIVING, WORKING, SENDING, REFUSED } peer_phase;
 
 typedef struct sv_peer {
   struct sv_peer *next, *before;
   int fd;
   atomic_int phase;
-  _Atomic double since; /* of the phase */
-  bool cut;             /* its time is up */
-  const char *target;   /* the address of the request, as sent until MHD decodes it */
-  size_t n_target;      /* as it was sent */
+  _Atomic double since; /* when the phase began */
+  bool cut;             /* shut down by sv_http_watch */
+  const char *target;   /* the address of the request; MHD decodes it in place later */
+  size_t n_target;      /* its length before that */
   bool plain;           /* sv_target_is_plain */
 } sv_peer;
 
 struct sv_http {
   struct MHD_Daemon *daemon;
-  int listening; /* -1: it is MHD's */
+  int listening; /* -1: closed, or owned by MHD */
   unsigned port;
   pthread_key_t context; /* of each thread of MHD */
-  bool has_context;      /* the key is ours to delete */
-  pthread_mutex_t lock;  /* of the list of peers */
+  bool has_context;      /* the key was created */
+  pthread_mutex_t lock;  /* for the list of peers */
   sv_peer *peers;
   atomic_uint n_peers;
 };
@@ -58,20 +59,21 @@ double sv_now(void) {
   return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
 }
 
-/* NULL: there was no memory for it. */
+/* NULL: there was no memory for one. */
 static sv_peer *peer_of(struct MHD_Connection *connection) {
   const union MHD_ConnectionInfo *info =
       MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
   return info ? info->socket_context : NULL;
 }
 
-/* WAITING has a connection between requests, and until the headers of one are here; its body has its own time. */
+/* A connection is WAITING between requests, and until all headers of one have arrived; its body
+ * then has the full time again. */
 static void enter_phase(sv_peer *peer, peer_phase phase) {
   atomic_store(&peer->since, sv_now());
   atomic_store(&peer->phase, (int)phase);
 }
 
-/* --- answers ------------------------------------------------------------------------------------ */
+/* --- answers ---------------------------------------------------------------------------------- */
 
 static const char *error_type(unsigned status) {
   switch (status) {
@@ -87,32 +89,31 @@ static const char *error_type(unsigned status) {
   }
 }
 
-/* The last resort: no memory for the words. */
-static const char crowded[] =
+/* Sent when there may be no memory even for a message. */
+static const char no_memory[] =
     "{\"error\":{\"message\":\"the server has no memory left for this request; "
     "try again later\",\"type\":\"overloaded\",\"code\":429}}\n";
 
-static void answer_constant(sv_request *r, unsigned status, const char *type, const char *bytes,
-                            size_t n) {
-  r->status = status;
-  r->type = type;
-  r->constant = bytes;
-  r->n_constant = n;
-  r->stage = SV_DONE;
-}
-
 void sv_answer(sv_request *r, unsigned status, const char *type) {
-  if (r->out.failed) {
-    r->json_head = 0; /* nothing binary follows these words */
-    answer_constant(r, 429, "application/json", crowded, sizeof crowded - 1);
-    return;
-  }
   r->status = status;
   r->type = type;
+  if (r->out.failed) {
+    r->status = 429;
+    r->type = "application/json";
+    r->json_head = 0;
+    r->constant = no_memory;
+    r->n_constant = sizeof no_memory - 1;
+  }
   r->stage = SV_DONE;
 }
 
-void sv_fail(sv_request *r, unsigned status, const char *format, ...) {
+void sv_answer_json(sv_request *r, unsigned status) {
+  sv_json_close(&r->out, '}');
+  sv_puts(&r->out, "\n");
+  sv_answer(r, status, "application/json");
+}
+
+bool sv_fail(sv_request *r, unsigned status, const char *format, ...) {
   char message[1024];
   va_list list;
   va_start(list, format);
@@ -127,17 +128,22 @@ void sv_fail(sv_request *r, unsigned status, const char *format, ...) {
   sv_json_string(t, "type", error_type(status));
   sv_json_count(t, "code", status);
   sv_json_close(t, '}');
-  sv_json_close(t, '}');
-  sv_puts(t, "\n");
-  sv_answer(r, status, "application/json");
+  sv_answer_json(r, status);
+  return false;
 }
 
-void sv_fail_status(sv_request *r, kf_ctx *ctx, kf_status status) {
+bool sv_fail_memory(sv_request *r) {
+  r->out.failed = true;
+  sv_answer(r, 429, NULL);
+  return false;
+}
+
+bool sv_fail_status(sv_request *r, kf_ctx *ctx, kf_status status) {
   const char *message = kf_errmsg(ctx);
   unsigned code =
       status == KF_ERR_ARG || status == KF_ERR_DATA || status == KF_ERR_MATH ? 422 : 500;
   if (status == KF_ERR_MEM) code = 503;
-  sv_fail(r, code, "%s", *message ? message : kf_status_name(status));
+  return sv_fail(r, code, "%s", *message ? message : kf_status_name(status));
 }
 
 const char *sv_header(sv_request *r, const char *name) {
@@ -159,17 +165,16 @@ bool sv_arg_number(sv_request *r, const char *name, uint64_t low, uint64_t high,
     *value = n;
     return true;
   }
-  sv_fail(r, 422, "?%s= is a whole number from %llu to %llu", name, (unsigned long long)low,
-          (unsigned long long)high);
-  return false;
+  return sv_fail(r, 422, "?%s= must be a whole number from %llu to %llu", name,
+                 (unsigned long long)low, (unsigned long long)high);
 }
 
 static bool add_header(struct MHD_Response *response, const char *name, const char *value) {
   return !value || MHD_add_response_header(response, name, value) == MHD_YES;
 }
 
-/* MHD 0.9 takes chunks that end in a bare LF, which others may read in another way, and does not tell; so what follows
- * a body in chunks is not taken for a request. */
+/* MHD 0.9 accepts chunks that end in a bare LF, which a proxy may read differently, and does not
+ * say so. Therefore nothing after a chunked body is taken for a request. */
 static bool is_last(sv_request *r) {
   return r->early || sv_header(r, "Transfer-Encoding") || atomic_load(&r->server->stopping);
 }
@@ -184,7 +189,8 @@ static bool add_headers(sv_request *r, struct MHD_Response *m) {
          add_header(m, "Cross-Origin-Resource-Policy", "same-origin") &&
          add_header(m, "Content-Security-Policy", r->policy ? r->policy : api_policy) &&
          add_header(m, "Cache-Control", r->cache ? r->cache : "no-store") &&
-         add_header(m, "ETag", r->etag) && add_header(m, "Allow", r->allow) &&
+         add_header(m, "ETag", r->etag) &&
+         add_header(m, "Allow", r->status == 405 ? r->allow : NULL) &&
          add_header(m, "Inference-Header-Content-Length", r->json_head ? head : NULL) &&
          add_header(m, "Retry-After", r->status == 429 || r->status == 503 ? "1" : NULL) &&
          add_header(m, "WWW-Authenticate", r->status == 401 ? "Bearer" : NULL) &&
@@ -201,15 +207,14 @@ static enum MHD_Result send_answer(sv_request *r) {
   enum MHD_Result result = MHD_NO;
   if (add_headers(r, m)) {
     r->answered = true;
-    enter_phase(r->peer,
-                r->early ? REFUSED : SENDING); /* refused: a body may follow that nobody reads */
+    enter_phase(r->peer, r->early ? REFUSED : SENDING);
     result = MHD_queue_response(r->connection, r->status, m);
   }
   MHD_destroy_response(m);
   return result;
 }
 
-/* --- who may ask ----------------------------------------------------------------------------------- */
+/* --- access ----------------------------------------------------------------------------------- */
 
 /* A Host header is NAME, NAME:PORT, [ADDRESS] or [ADDRESS]:PORT; the name goes to out. */
 static bool host_name(const char *host, char *out, size_t size) {
@@ -234,8 +239,8 @@ static bool is_address(const char *name) {
   return inet_pton(AF_INET6, inner, address) == 1;
 }
 
-/* A page of another site can make a browser ask us under its own name (DNS rebinding), but never under an
- * address, localhost or a name of ours. */
+/* Against DNS rebinding: a page of another site can make a browser send requests here under the
+ * name of that site, but never under an address, localhost or a name of this server. */
 static bool known_host(const sv_server *s, const char *host) {
   char name[256];
   if (!host_name(host, name, sizeof name)) return false;
@@ -246,7 +251,8 @@ static bool known_host(const sv_server *s, const char *host) {
   return false;
 }
 
-/* Browsers send Origin with whatever changes something; it must be our own page. */
+/* Browsers send Origin with requests that change something; it must be that of the server's own
+ * page. */
 static bool same_origin(const char *origin, const char *host) {
   const char *name = strncmp(origin, "http://", 7) == 0    ? origin + 7
                      : strncmp(origin, "https://", 8) == 0 ? origin + 8
@@ -254,7 +260,7 @@ static bool same_origin(const char *origin, const char *host) {
   return name && strcasecmp(name, host) == 0;
 }
 
-/* The time does not depend on where the two differ. */
+/* In constant time: it does not depend on where the two differ. */
 static bool same_token(const char *given, const char *token) {
   size_t n = strlen(token), m = strlen(given);
   volatile unsigned char differs = n != m;
@@ -272,15 +278,13 @@ static bool may_ask(sv_request *r) {
   const char *host = sv_header(r, "Host"), *origin = sv_header(r, "Origin");
   const char *site = sv_header(r, "Sec-Fetch-Site");
   if (!host || !known_host(r->server, host))
-    sv_fail(r, 403, "unknown Host; add it with --allow-host");
-  else if ((origin && !same_origin(origin, host)) ||
-           (site && strcmp(site, "cross-site") == 0 && !sv_is_file(r->path)))
-    sv_fail(r, 403, "cross-site requests are not allowed");
-  else if (!(r->route && r->route->open) && !has_token(r))
-    sv_fail(r, 401, "a token is needed: Authorization: Bearer TOKEN");
-  else
-    return true;
-  return false;
+    return sv_fail(r, 403, "unknown Host; add it with --allow-host");
+  if ((origin && !same_origin(origin, host)) ||
+      (site && strcmp(site, "cross-site") == 0 && !sv_is_file(r->path)))
+    return sv_fail(r, 403, "cross-site requests are not allowed");
+  if (!(r->route && r->route->open) && !has_token(r))
+    return sv_fail(r, 401, "a token is needed: Authorization: Bearer TOKEN");
+  return true;
 }
 
 /* The address of a request, before MHD decodes it and reads the headers. */
@@ -292,42 +296,35 @@ static void *see_target(void *server, const char *target, struct MHD_Connection 
     peer->n_target = strlen(target);
     peer->plain = sv_target_is_plain(target);
   }
-  return NULL; /* of the request, nothing is kept yet */
+  return NULL; /* no state of the request yet */
 }
 
 static bool is_framed(sv_request *r, const char *method, const char *version) {
   const sv_peer *peer = r->peer;
   const char *problem =
       peer->plain ? sv_head_problem(r->connection, method, peer->target, peer->n_target, version)
-                  : "its address holds a NUL, a space or a control character";
+                  : "its address contains a NUL, a space or a control character";
   if (!problem) return true;
-  sv_fail(r, 400, "the request can be read in more than one way: %s", problem);
+  sv_fail(r, 400, "the request is ambiguous: %s", problem);
   r->early = true;
   return false;
 }
 
-/* --- a request ------------------------------------------------------------------------------------- */
+/* --- a request -------------------------------------------------------------------------------- */
 
 static void find_route(sv_request *r) {
-  char allowed[64];
-  r->route = sv_route_of(r->method, r->path, allowed, sizeof allowed);
-  if (!r->route || !strchr(r->route->path, '*')) return;
-  r->rest = r->path + strlen(r->route->path) - 1;
+  r->route = sv_route_of(r->method, r->path, r->allow, sizeof r->allow);
+  if (r->route && strchr(r->route->path, '*')) r->rest = r->path + strlen(r->route->path) - 1;
 }
 
 static void refuse_route(sv_request *r) {
-  char allowed[64];
-  sv_route_of(r->method, r->path, allowed, sizeof allowed);
-  if (!*allowed) {
-    sv_fail(r, 404, "there is nothing here");
-    return;
-  }
-  char *kept = sv_take(&r->arena, strlen(allowed) + 1, 1);
-  if (kept) r->allow = strcpy(kept, allowed);
-  sv_fail(r, 405, "this address takes %s", allowed);
+  if (*r->allow)
+    sv_fail(r, 405, "this address takes %s", r->allow);
+  else
+    sv_fail(r, 404, "there is nothing at this address");
 }
 
-/* How long the body is said to be; UINT64_MAX: it comes in chunks. */
+/* The announced length of the body; UINT64_MAX: it is chunked. */
 static uint64_t body_length(sv_request *r) {
   const char *length = sv_header(r, "Content-Length");
   if (sv_header(r, "Transfer-Encoding")) return UINT64_MAX;
@@ -337,14 +334,13 @@ static uint64_t body_length(sv_request *r) {
 static bool check_body(sv_request *r) {
   uint64_t n = body_length(r);
   if (n == UINT64_MAX || n <= r->server->options.max_body) return true;
-  sv_fail(r, 413, "the body has %llu bytes; at most %llu are taken", (unsigned long long)n,
-          (unsigned long long)r->server->options.max_body);
-  return false;
+  return sv_fail(r, 413, "the body has %llu bytes; the limit is %llu", (unsigned long long)n,
+                 (unsigned long long)r->server->options.max_body);
 }
 
-/* Whether a request is refused before its body: if the client waits for a word (Expect), or if it is far too large.
- * Otherwise the body is read and forgotten first, since clients that are still sending when a connection is closed
- * may never see the answer. */
+/* Whether to refuse a request before reading its body: if the client waits for permission (Expect),
+ * or if the body is far too large. Otherwise the body is read and discarded first, since a client
+ * that is still sending when the connection closes may never see the answer. */
 static bool may_refuse_early(sv_request *r) {
   uint64_t n = body_length(r);
   return sv_header(r, "Expect") || (n != UINT64_MAX && n / 4 > r->server->options.max_body);
@@ -360,8 +356,7 @@ static sv_request *request_new(sv_server *s, struct MHD_Connection *connection, 
   r->peer = peer;
   r->arena.budget = &s->budget;
   r->out.arena = &r->arena;
-  r->head = strcmp(method, "HEAD") == 0;
-  snprintf(r->method, sizeof r->method, "%s", r->head ? "GET" : method);
+  snprintf(r->method, sizeof r->method, "%s", strcmp(method, "HEAD") == 0 ? "GET" : method);
   r->path = url;
   r->begun = sv_now();
   r->stage = SV_PARSE;
@@ -377,20 +372,20 @@ static void request_free(sv_request *r) {
 
 static void take_body(sv_request *r, const char *data, size_t n) {
   r->seen += n;
-  if (r->too_large || r->crowded || r->stage == SV_DONE) return;
+  if (r->too_large || r->no_memory || r->stage == SV_DONE) return;
   if (r->seen > r->server->options.max_body) {
     r->too_large = true;
   } else if (r->n_body + n + 1 > r->room) {
     size_t room = r->room ? r->room * 2 : BODY_CHUNK;
     while (room < r->n_body + n + 1) room *= 2;
     char *body = sv_resize(&r->arena, r->body, room);
-    r->crowded = body == NULL;
+    r->no_memory = body == NULL;
     if (body) {
       r->body = body;
       r->room = room;
     }
   }
-  if (r->too_large || r->crowded) {
+  if (r->too_large || r->no_memory) {
     sv_give(&r->arena, r->body);
     r->body = NULL;
     r->n_body = r->room = 0;
@@ -401,7 +396,7 @@ static void take_body(sv_request *r, const char *data, size_t n) {
   r->body[r->n_body] = '\0';
 }
 
-/* --- the handler ----------------------------------------------------------------------------------- */
+/* --- the handler ------------------------------------------------------------------------------ */
 
 static kf_ctx *thread_context(sv_server *s) {
   kf_ctx *ctx = pthread_getspecific(s->http->context);
@@ -416,22 +411,21 @@ static kf_ctx *thread_context(sv_server *s) {
 
 static void free_context(void *ctx) { kf_ctx_free(ctx); }
 
-/* The whole request is here. */
+/* The whole request has arrived. */
 static enum MHD_Result dispatch(sv_request *r) {
   sv_server *s = r->server;
   kf_ctx *ctx = thread_context(s);
   r->dispatched = true;
   enter_phase(r->peer, WORKING);
-  if (r->stage == SV_DONE) return send_answer(r); /* refused before its body came */
+  if (r->stage == SV_DONE) return send_answer(r); /* refused before its body arrived */
   if (r->too_large)
     sv_fail(r, 413, "the body has more than %llu bytes", (unsigned long long)s->options.max_body);
-  else if (r->crowded || !ctx)
-    answer_constant(r, 429, "application/json", crowded, sizeof crowded - 1);
+  else if (r->no_memory || !ctx)
+    sv_fail_memory(r);
   if (r->stage == SV_DONE) return send_answer(r);
   r->world = sv_world_get(s);
   sv_advance(r, ctx, SV_HERE);
   if (r->stage == SV_DONE) return send_answer(r);
-  r->suspended = true;
   MHD_suspend_connection(r->connection);
   if (sv_queue_push(s->queue, r)) return MHD_YES;
   sv_fail(r, 429, "%u requests are waiting already; try again later", s->options.queue);
@@ -451,7 +445,7 @@ static enum MHD_Result begin(sv_server *s, struct MHD_Connection *connection, co
   return r->early ? send_answer(r) : MHD_YES;
 }
 
-/* A body in chunks that is far too large is not read to its end. */
+/* Chunked bodies have no announced length; one that is far too large is not read to its end. */
 static bool endless(const sv_request *r) { return r->seen / 4 > r->server->options.max_body; }
 
 static enum MHD_Result handle(void *server, struct MHD_Connection *connection, const char *url,
@@ -492,7 +486,7 @@ static void completed(void *server, struct MHD_Connection *connection, void **me
   request_free(r);
 }
 
-/* --- connections ----------------------------------------------------------------------------------- */
+/* --- connections ------------------------------------------------------------------------------ */
 
 static void peer_open(sv_http *http, struct MHD_Connection *connection, void **context) {
   const union MHD_ConnectionInfo *info =
@@ -534,23 +528,23 @@ static void notice(void *server, struct MHD_Connection *connection, void **conte
   }
 }
 
-/* Answers that are not read hold their memory. */
+/* Whether connections or, because of answers that clients do not read, memory run short. */
 static bool is_scarce(const sv_server *s, peer_phase phase) {
   if (atomic_load(&s->http->n_peers) > s->options.connections / 4 * 3) return true;
   return phase == SENDING && atomic_load(&s->budget.left) < s->options.memory / 4;
 }
 
-/* The time that a connection may spend in a phase, less if it keeps others out. */
+/* Seconds that a connection may spend in a phase: fewer if resources run short. */
 static double patience(const sv_server *s, peer_phase phase) {
   double seconds = s->options.timeout;
-  if (phase == WORKING) return 1e9; /* the lanes have their own limit */
+  if (phase == WORKING) return 1e9; /* lanes have their own limit */
   if (phase == SENDING) seconds *= 4;
   if (phase == REFUSED && seconds > REFUSED_SECONDS) seconds = REFUSED_SECONDS;
   return seconds > SCARCE_SECONDS && is_scarce(s, phase) ? SCARCE_SECONDS : seconds;
 }
 
-/* A client that has closed its side will not send the rest. MHD can miss that (its edge-triggered epoll takes a short
- * read for the end of what there is). */
+/* Whether the client has closed its side and so will not send the rest. MHD can miss that: with
+ * edge-triggered epoll it takes a short read for the end of the data. */
 static bool has_hung_up(const sv_peer *peer, peer_phase phase) {
   struct pollfd poll_for = {.fd = peer->fd, .events = POLLRDHUP};
   return (phase == WAITING || phase == RECEIVING) && poll(&poll_for, 1, 0) == 1;
@@ -566,7 +560,7 @@ void sv_http_watch(sv_server *s) {
     if (peer->cut || waited < HUNG_UP_SECONDS) continue;
     if (waited < patience(s, phase) && !has_hung_up(peer, phase)) continue;
     peer->cut = true;
-    shutdown(peer->fd, SHUT_RDWR); /* MHD closes it after its notice, which waits for this lock */
+    shutdown(peer->fd, SHUT_RDWR); /* MHD closes it after notice, which waits for this lock */
     atomic_fetch_add(&s->metrics.cut_off, 1);
   }
   pthread_mutex_unlock(&http->lock);
@@ -588,7 +582,7 @@ unsigned sv_http_connections(const sv_server *s) {
   return s->http ? atomic_load(&s->http->n_peers) : 0;
 }
 
-/* --- beginning and end ------------------------------------------------------------------------------- */
+/* --- starting and stopping -------------------------------------------------------------------- */
 
 static int listen_at(const struct addrinfo *where, int *error) {
   int on = 1, fd = socket(where->ai_family, where->ai_socktype | SOCK_CLOEXEC | SOCK_NONBLOCK,
@@ -610,7 +604,7 @@ static bool is_loopback(const struct sockaddr *address) {
 }
 
 static unsigned port_of(int fd) {
-  struct sockaddr_in6 own = {0}; /* its port is where that of a sockaddr_in is */
+  struct sockaddr_in6 own = {0}; /* sin6_port is at the offset of sin_port */
   socklen_t n = sizeof own;
   if (getsockname(fd, (struct sockaddr *)&own, &n) != 0) return 0;
   return ntohs(own.sin6_port);
@@ -631,7 +625,8 @@ static kf_status open_socket(sv_server *s, char *message, size_t size) {
   }
   kf_status status = KF_OK;
   if (!s->token && !is_loopback(found->ai_addr)) {
-    snprintf(message, size, "%s can be reached by others; give --token-file FILE with a token",
+    snprintf(message, size,
+             "%s can be reached from other machines: a token is required (--token-file FILE)",
              host);
     status = KF_ERR_ARG;
   } else {
@@ -646,22 +641,22 @@ static kf_status open_socket(sv_server *s, char *message, size_t size) {
   return status;
 }
 
-static void ignore_words(void *user, const char *format, va_list list) {
+static void discard_log(void *user, const char *format, va_list list) {
   (void)user;
   (void)format;
   (void)list;
 }
 
-/* MHD would abort without a word of ours. */
-static _Noreturn void give_up(void *server, const char *file, unsigned line, const char *why) {
+/* MHD would abort without a message. */
+static _Noreturn void on_panic(void *server, const char *file, unsigned line, const char *why) {
   (void)server;
-  fprintf(stderr, "koofu serve: must end: %s (%s, line %u)\n",
-          why ? why : "a defect of libmicrohttpd", file, line);
+  fprintf(stderr, "koofu serve: fatal: %s (%s, line %u)\n", why ? why : "a defect of libmicrohttpd",
+          file, line);
   _exit(1);
 }
 
-/* While it stops, those that are there may finish. (MHD_quiesce_daemon would do, but two of MHD's threads may then take
- * the socket from the same epoll set, of which one fails for good.) */
+/* No new connections while the server stops. (MHD_quiesce_daemon would do this, but then two
+ * threads of MHD may take the socket out of one epoll set, and one of them fails for good.) */
 static enum MHD_Result may_connect(void *server, const struct sockaddr *who, socklen_t n) {
   (void)who;
   (void)n;
@@ -680,7 +675,7 @@ static void start_daemon(sv_server *s) {
                                   {MHD_OPTION_END, 0, NULL}};
   struct MHD_OptionItem none[] = {{MHD_OPTION_END, 0, NULL}};
   s->http->daemon = MHD_start_daemon(
-      flags, 0, may_connect, s, handle, s, MHD_OPTION_EXTERNAL_LOGGER, ignore_words, NULL,
+      flags, 0, may_connect, s, handle, s, MHD_OPTION_EXTERNAL_LOGGER, discard_log, NULL,
       MHD_OPTION_LISTEN_SOCKET, s->http->listening, MHD_OPTION_CONNECTION_LIMIT,
       s->options.connections, MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)HEADER_BYTES,
       MHD_OPTION_CONNECTION_TIMEOUT, 4 * s->options.timeout, MHD_OPTION_NOTIFY_COMPLETED, completed,
@@ -698,14 +693,14 @@ kf_status sv_http_start(sv_server *s, char *message, size_t size) {
   if (!s->http->has_context) return KF_ERR_MEM;
   kf_status status = open_socket(s, message, size);
   if (status != KF_OK) return status;
-  MHD_set_panic_func(give_up, NULL);
+  MHD_set_panic_func(on_panic, NULL);
   errno = 0;
   start_daemon(s);
   if (s->http->daemon) {
     s->http->listening = -1;
     return KF_OK;
   }
-  bool memory = errno == ENOMEM || errno == EAGAIN || errno == 0; /* MHD does not always say */
+  bool memory = errno == ENOMEM || errno == EAGAIN || errno == 0; /* MHD does not always set it */
   if (memory) return KF_ERR_MEM;
   snprintf(message, size, "the server cannot be started: %s", strerror(errno));
   return KF_ERR_IO;

@@ -1,7 +1,8 @@
-/* images.c - pictures of the gallery's rows, by row number alone.
+/* images.c - pictures of the gallery's rows, by row number.
  *
- * No path comes from a client. Ids come from the gallery, are looked up in the folder given at the start and must
- * stay beneath it, links included; what is not a picture by its first bytes is not sent. */
+ * Clients never send a path. Ids of the gallery are looked up in the folder given at the start and
+ * must stay beneath it, even through links; files without the magic bytes of a picture are not
+ * sent. */
 #include "demo_picture.h"
 #include "server.h"
 
@@ -19,7 +20,7 @@ enum { MAX_FILE = 64 << 20, MAX_SIDE = 1024 };
 
 bool sv_has_images(const sv_server *s) { return s->demo || s->images >= 0; }
 
-/* Where openat2 is not known: every component by itself, and no links. */
+/* Where openat2 is not available: component by component, without following links. */
 static int open_components(int folder, const char *path) {
   char name[256];
   int at = openat(folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -49,7 +50,7 @@ static int open_beneath(int folder, const char *path) {
   return (int)fd;
 }
 
-/* What is left of a path below a folder; NULL: it is not below it. */
+/* The rest of a path below a folder; NULL: it is not below it. */
 static const char *below(const char *path, const char *folder) {
   size_t n = strlen(folder);
   while (n > 1 && folder[n - 1] == '/') n--;
@@ -57,7 +58,8 @@ static const char *below(const char *path, const char *folder) {
   return path + n + strspn(path + n, "/");
 }
 
-/* Ids are paths as they were given to 'koofu embed': in the folder, or with the folder in front of them. */
+/* Ids are paths as they were given to koofu embed: relative to the folder, or beginning with the
+ * folder (as given, with its real path, or with its last name). */
 static int open_id(const sv_server *s, const char *id) {
   char full[4096];
   const char *rest = below(id, s->options.images);
@@ -79,7 +81,7 @@ static const char *type_of(const unsigned char *b, size_t n) {
 
 static void release_bytes(void *bytes) { kf_bytes_free(bytes); }
 
-/* The small copy takes the place of the file. */
+/* Sends a thumbnail instead of the file. */
 static void shrink(sv_request *r, kf_ctx *ctx, uint32_t side) {
   kf_image_bytes picture = {.bytes = r->out.data, .n = r->out.n};
   kf_bytes *small = NULL;
@@ -99,14 +101,13 @@ static void send_file(sv_request *r, kf_ctx *ctx, int fd, uint32_t side) {
   sv_text *t = &r->out;
   if (fstat(fd, &info) != 0 || !S_ISREG(info.st_mode) || info.st_size <= 0 ||
       info.st_size > MAX_FILE) {
-    sv_fail(r, 404, "the picture of this row is not a file that can be sent");
+    sv_fail(r, 404, "the picture of this row is not a regular file, is empty or is too large");
     return;
   }
   size_t n = (size_t)info.st_size;
   t->data = sv_take(&r->arena, n, 1);
   if (!t->data) {
-    t->failed = true;
-    sv_answer(r, 429, "application/json");
+    sv_fail_memory(r);
     return;
   }
   t->room = n;
@@ -121,11 +122,7 @@ static void send_file(sv_request *r, kf_ctx *ctx, int fd, uint32_t side) {
 }
 
 static void send_demo(sv_request *r, uint64_t row) {
-  int32_t label = kf_gallery_label(r->world->shelf->any, row);
-  char *picture = sv_take(&r->arena, DEMO_PICTURE_ROOM, 1);
-  r->out.failed = picture == NULL;
-  r->out.data = picture;
-  if (picture) r->out.n = demo_picture((uint32_t)label, row, picture, DEMO_PICTURE_ROOM);
+  demo_picture(&r->out, (uint32_t)kf_gallery_label(r->world->shelf->any, row), row);
   sv_answer(r, 200, "image/svg+xml");
 }
 

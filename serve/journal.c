@@ -1,5 +1,5 @@
-/* journal.c - a folder of native data sets. The library's writer makes each file appear in one step, so there is
- * nothing to repair after a crash: a class is there or it is not. */
+/* journal.c - a folder of data sets. The library's writer makes each file appear atomically, so
+ * nothing needs repair after a crash: a class is there or it is not. */
 #include "journal.h"
 
 #include <dirent.h>
@@ -18,10 +18,10 @@ enum { ROUNDS = 16 };
 struct sv_journal {
   sv_server *server;
   char *folder;
-  int fd; /* of the folder, with the lock; -1: it is not there */
-  uint64_t last;
-  bool made;      /* by us */
-  bool temporary; /* it goes with us */
+  int fd;         /* of the folder, locked; -1: there is none */
+  uint64_t last;  /* the highest number in use so far */
+  bool created;   /* by this server */
+  bool temporary; /* removed with the journal */
 };
 
 static kf_status fail(char *message, size_t size, const sv_journal *j, const char *what) {
@@ -29,7 +29,7 @@ static kf_status fail(char *message, size_t size, const sv_journal *j, const cha
   return errno == ENOMEM ? KF_ERR_MEM : KF_ERR_IO;
 }
 
-/* A file that a killed process was about to name: '.000001.safetensors.….part'. */
+/* A file left by a process killed while writing: '.000001.safetensors.….part'. */
 static bool is_leftover(const char *name) {
   size_t n = strlen(name);
   return name[0] == '.' && strspn(name + 1, "0123456789") >= 6 && n > 5 &&
@@ -44,16 +44,17 @@ static void clear_leftovers(const sv_journal *j) {
   if (folder) closedir(folder);
 }
 
-/* --- the folder ---------------------------------------------------------------------------------- */
+/* --- the folder ------------------------------------------------------------------------------- */
 
-/* Whether the folder of fd is the one that has the name. */
-static bool is_ours(const sv_journal *j, int fd) {
+/* Whether fd is the folder that has the name now. */
+static bool is_current(const sv_journal *j, int fd) {
   struct stat own, named;
   return fd >= 0 && fstat(fd, &own) == 0 && stat(j->folder, &named) == 0 &&
          own.st_dev == named.st_dev && own.st_ino == named.st_ino;
 }
 
-/* After a change that cannot be taken back. File systems that cannot sync are taken as they are. */
+/* After a change that cannot be undone, so a failure is only logged. EINVAL: the file system has no
+ * fsync. */
 static void sync_folder(const sv_journal *j, int fd, const char *path, const char *what) {
   int failed = -1;
   while (fd >= 0 && (failed = fsync(fd)) != 0 && errno == EINTR) continue;
@@ -62,15 +63,15 @@ static void sync_folder(const sv_journal *j, int fd, const char *path, const cha
          path, what, strerror(errno));
 }
 
-/* The folder's own name must be on the disk, too, before what is in it. */
-static kf_status make_folder(sv_journal *j, char *message, size_t size) {
+/* The entry of the folder itself must be on disk before its files. */
+static kf_status create_folder(sv_journal *j, char *message, size_t size) {
   if (mkdir(j->folder, j->temporary ? 0700 : 0777) != 0)
-    return errno == EEXIST && !j->temporary ? KF_OK : fail(message, size, j, "cannot be made");
-  j->made = true;
+    return errno == EEXIST && !j->temporary ? KF_OK : fail(message, size, j, "cannot be created");
+  j->created = true;
   char *parent = strdup(j->folder), *slash = parent ? strrchr(parent, '/') : NULL;
   if (slash) slash[slash == parent] = '\0';
   int above = sv_open_folder(slash ? parent : ".");
-  sync_folder(j, above, j->folder, "was made");
+  sync_folder(j, above, j->folder, "was created");
   if (above >= 0) close(above);
   free(parent);
   return KF_OK;
@@ -82,26 +83,28 @@ static kf_status lock_folder(const sv_journal *j, int fd, char *message, size_t 
   while (failed && errno == EINTR);
   if (!failed) return KF_OK;
   if (errno == EWOULDBLOCK) {
-    snprintf(message, size, "%s: another server has this journal", j->folder);
+    snprintf(message, size, "%s: another server is using this journal", j->folder);
     return KF_ERR_IO;
   }
-  sv_log(j->server, "%s: cannot be locked, so let no other server use it: %s", j->folder,
+  sv_log(j->server, "%s: cannot be locked, so make sure no other server uses it: %s", j->folder,
          strerror(errno));
   return KF_OK;
 }
 
-/* The folder that has the name, locked. Whoever had it may have removed it after it was opened: then the next one. */
+/* Opens and locks the folder that has the name. Its owner may remove it between the two: then tries
+ * again. */
 static kf_status take_folder(sv_journal *j, char *message, size_t size) {
   if (j->fd >= 0) close(j->fd);
   j->fd = -1;
-  j->made = false;
+  j->created = false;
   for (int round = 0; round < ROUNDS; round++) {
     int fd = -1;
     errno = ENOENT;
-    if (!j->temporary || j->made) fd = sv_open_folder(j->folder); /* one in /tmp must be our own */
+    if (!j->temporary || j->created)
+      fd = sv_open_folder(j->folder); /* never use a foreign folder in /tmp */
     if (fd < 0 && errno != ENOENT) return fail(message, size, j, "cannot be opened");
-    kf_status status = fd < 0 ? make_folder(j, message, size) : lock_folder(j, fd, message, size);
-    if (status == KF_OK && is_ours(j, fd)) {
+    kf_status status = fd < 0 ? create_folder(j, message, size) : lock_folder(j, fd, message, size);
+    if (status == KF_OK && is_current(j, fd)) {
       j->fd = fd;
       clear_leftovers(j);
       return KF_OK;
@@ -114,7 +117,7 @@ static kf_status take_folder(sv_journal *j, char *message, size_t size) {
 }
 
 kf_status sv_journal_take(sv_journal *j, char *message, size_t size) {
-  if (is_ours(j, j->fd)) return KF_OK;
+  if (is_current(j, j->fd)) return KF_OK;
   if (j->fd < 0 && (j->temporary || (j->server->options.check && access(j->folder, F_OK) != 0)))
     return KF_OK;
   kf_status status = take_folder(j, message, size);
@@ -125,48 +128,39 @@ kf_status sv_journal_take(sv_journal *j, char *message, size_t size) {
 
 kf_status sv_journal_hold(sv_journal *j, bool *found, char *message, size_t size) {
   *found = false;
-  if (is_ours(j, j->fd)) return KF_OK;
+  if (is_current(j, j->fd)) return KF_OK;
   if (j->fd >= 0) {
     snprintf(message, size,
-             "%s: was removed or replaced while the server was running; SIGHUP or a restart takes "
-             "the folder that is there then",
+             "%s: was removed or replaced while the server was running; SIGHUP or a restart uses "
+             "the folder that is there now",
              j->folder);
     return KF_ERR_IO;
   }
   kf_status status = take_folder(j, message, size);
-  *found = status == KF_OK && !j->made;
+  *found = status == KF_OK && !j->created;
   return status;
 }
 
-static kf_status journal_new(sv_server *server, const char *folder, bool temporary,
-                             sv_journal **out) {
-  sv_journal *j = calloc(1, sizeof *j);
-  *out = NULL;
-  if (j)
-    *j = (sv_journal){.server = server, .folder = strdup(folder), .fd = -1, .temporary = temporary};
-  if (j && j->folder)
-    *out = j;
-  else
-    free(j);
-  return *out ? KF_OK : KF_ERR_MEM;
+static char *temporary_name(void) {
+  struct timespec now;
+  char *name;
+  clock_gettime(CLOCK_REALTIME, &now);
+  int n = asprintf(&name, "/tmp/koofu-demo-%ld-%lld%09ld", (long)getpid(), (long long)now.tv_sec,
+                   now.tv_nsec);
+  return n < 0 ? NULL : name;
 }
 
 kf_status sv_journal_new(sv_server *server, const char *folder, sv_journal **out) {
-  return journal_new(server, folder, false, out);
-}
-
-kf_status sv_journal_new_scratch(sv_server *server, sv_journal **out) {
-  struct timespec now;
-  char folder[64];
-  clock_gettime(CLOCK_REALTIME, &now);
-  snprintf(folder, sizeof folder, "/tmp/koofu-demo-%ld-%lld%09ld", (long)getpid(),
-           (long long)now.tv_sec, now.tv_nsec);
-  return journal_new(server, folder, true, out);
+  sv_journal *j = *out = calloc(1, sizeof *j);
+  if (!j) return KF_ERR_MEM;
+  *j = (sv_journal){.server = server, .fd = -1, .temporary = !folder};
+  j->folder = folder ? strdup(folder) : temporary_name();
+  return j->folder ? KF_OK : KF_ERR_MEM;
 }
 
 const char *sv_journal_folder(const sv_journal *j) { return j->folder; }
 
-/* --- names ------------------------------------------------------------------------------------- */
+/* --- names ------------------------------------------------------------------------------------ */
 
 static char *path_of(const sv_journal *j, uint64_t number, bool text) {
   char *path;
@@ -175,7 +169,7 @@ static char *path_of(const sv_journal *j, uint64_t number, bool text) {
   return n < 0 ? NULL : path;
 }
 
-/* The number of a file of ours; false: it is another file. */
+/* The number of a class file; false: another file. */
 static bool number_of(const char *name, uint64_t *number, bool *text) {
   size_t digits = strspn(name, "0123456789");
   if (digits < 6 || digits > 18) return false;
@@ -221,13 +215,7 @@ kf_status sv_journal_list(const sv_journal *j, uint64_t **numbers, size_t *n, ch
   return status;
 }
 
-/* --- files -------------------------------------------------------------------------------------- */
-
-static kf_status say(kf_ctx *ctx, kf_status status, char *message, size_t size) {
-  if (status != KF_OK)
-    snprintf(message, size, "%s", *kf_errmsg(ctx) ? kf_errmsg(ctx) : kf_status_name(status));
-  return status;
-}
+/* --- files ------------------------------------------------------------------------------------ */
 
 kf_status sv_journal_read(const sv_journal *j, kf_ctx *ctx, uint64_t number, kf_data **data,
                           sv_added *out, char *message, size_t size) {
@@ -241,7 +229,7 @@ kf_status sv_journal_read(const sv_journal *j, kf_ctx *ctx, uint64_t number, kf_
   }
   const char *paths[] = {path};
   kf_status status =
-      path ? say(ctx, kf_data_open(ctx, paths, 1, NULL, data), message, size) : KF_ERR_MEM;
+      path ? sv_say(ctx, kf_data_open(ctx, paths, 1, NULL, data), message, size) : KF_ERR_MEM;
   const char *name = status == KF_OK ? kf_data_class_name(*data, 0) : NULL;
   if (status == KF_OK && (kf_data_classes(*data) != 1 || !name)) {
     snprintf(message, size, "%s: not an added class", path);
@@ -276,10 +264,9 @@ kf_status sv_journal_add(sv_journal *j, kf_ctx *ctx, const kf_data *data, bool t
   if (status != KF_OK) return status;
   char *path = path_of(j, j->last + 1, text);
   if (!path) return KF_ERR_MEM;
-  status = say(ctx, kf_data_save(ctx, data, KF_F32, path), message, size);
+  status = sv_say(ctx, kf_data_save(ctx, data, KF_F32, path), message, size);
   if (status == KF_OK) {
-    status =
-        sv_journal_hold(j, &found, message, size); /* it may have been written to another one */
+    status = sv_journal_hold(j, &found, message, size); /* it may be in another folder by now */
     if (status != KF_OK) unlink(path);
   }
   free(path);
@@ -290,12 +277,12 @@ kf_status sv_journal_add(sv_journal *j, kf_ctx *ctx, const kf_data *data, bool t
 kf_status sv_journal_remove(sv_journal *j, const sv_added *added, char *message, size_t size) {
   char *path = path_of(j, added->number, added->text);
   if (!path) return KF_ERR_MEM;
-  if (added->number > j->last) j->last = added->number; /* numbers are not used twice */
+  if (added->number > j->last) j->last = added->number; /* numbers are never reused */
   kf_status status = KF_OK;
   if (unlink(path) == 0)
-    sync_folder(j, j->fd, path, "was taken away");
+    sync_folder(j, j->fd, path, "was removed");
   else if (errno != ENOENT)
-    status = fail(message, size, j, "a class cannot be taken away");
+    status = fail(message, size, j, "a class cannot be removed");
   free(path);
   return status;
 }
@@ -314,10 +301,10 @@ static void remove_all(const sv_journal *j) {
   free(numbers);
 }
 
-/* A folder in which nothing was kept goes. */
+/* Also removes a folder that this server created, if it is empty or temporary. */
 void sv_journal_free(sv_journal *j) {
   if (!j) return;
-  if (j->made && is_ours(j, j->fd)) {
+  if (j->created && is_current(j, j->fd)) {
     if (j->temporary) remove_all(j);
     rmdir(j->folder);
   }

@@ -1,6 +1,6 @@
-/* kserve.c - the Open Inference Protocol (KServe v2): health, metadata and infer, with its extension for binary
- * tensors. The input is "rows"; outputs are "scores" of all classes that take part, in the order of their numbers,
- * "class", the best one, and "mapped", the row in the space of the model. */
+/* kserve.c - the Open Inference Protocol (KServe v2): health, metadata and inference, with the
+ * extension for binary tensors. The input is "rows"; the outputs are "scores", of all classes that
+ * take part, by number; "class", the best one; and "mapped", the row in the space of the model. */
 #include "json.h"
 #include "server.h"
 
@@ -15,7 +15,7 @@ static const char *model_name(const sv_server *s, char *name, size_t size) {
   return name;
 }
 
-/* --- health and metadata --------------------------------------------------------------------------- */
+/* --- health and metadata ---------------------------------------------------------------------- */
 
 static void put_shape(sv_text *t, int64_t second) {
   sv_json_open(t, "shape", '[');
@@ -62,7 +62,7 @@ static void put_server(sv_text *t) {
   sv_json_close(t, '}');
 }
 
-/* NAME, NAME/ready or NAME/infer; the rest after the name, or NULL if it is another model. */
+/* What follows the name of the model in NAME, NAME/ready or NAME/infer; NULL: another model. */
 static const char *after_name(const sv_request *r) {
   char name[256];
   size_t n = strlen(model_name(r->server, name, sizeof name));
@@ -73,7 +73,7 @@ static const char *after_name(const sv_request *r) {
 
 static void put_flag(sv_text *t, const char *key, bool value) {
   sv_json_open(t, NULL, '{');
-  sv_json_flag(t, key, value);
+  sv_json_bool(t, key, value);
   sv_json_close(t, '}');
 }
 
@@ -89,18 +89,18 @@ void sv_work_v2(sv_request *r, kf_ctx *ctx) {
   else if (rest && *rest == '\0')
     put_metadata(r);
   else {
-    sv_fail(r, 404, "there is no such model here");
+    sv_fail(r, 404, "there is no such model");
     return;
   }
   sv_puts(&r->out, "\n");
   sv_answer(r, 200, "application/json");
 }
 
-/* --- infer: the request ------------------------------------------------------------------------------ */
+/* --- infer: the request ----------------------------------------------------------------------- */
 
 enum { OUT_SCORES = 1, OUT_CLASS = 2, OUT_MAPPED = 4 };
 
-/* What is said of the one input, before its data are looked at. */
+/* The description of the one input. */
 typedef struct tensor {
   uint64_t shape[2];
   unsigned ndim;
@@ -111,9 +111,9 @@ typedef struct tensor {
 
 typedef struct infer {
   unsigned wanted;  /* OUT_...; 0: scores and class */
-  unsigned binary;  /* those that are sent as bytes */
-  bool all_binary;  /* unless an output says otherwise */
-  unsigned literal; /* those that say otherwise */
+  bool all_binary;  /* outputs are binary by default */
+  unsigned binary;  /* outputs that ask for binary */
+  unsigned literal; /* outputs that ask for JSON */
   char id[128];
   float *rows;
   uint64_t n_values, room;
@@ -125,7 +125,7 @@ static void parse_shape(sv_json *j, tensor *x) {
   while (sv_json_item(j)) {
     if (!sv_json_number(j, 0, UINT32_MAX, &value)) return;
     if (x->ndim == 2)
-      sv_json_refuse(j, "rows have the shape [N, D]");
+      sv_json_refuse(j, "rows must have the shape [N, D]");
     else
       x->shape[x->ndim++] = value;
   }
@@ -137,7 +137,7 @@ static void parse_type(sv_json *j, tensor *x) {
   if (!sv_json_text(j, &text, &n)) return;
   x->wide = strcmp(text, "FP64") == 0;
   if (!x->wide && strcmp(text, "FP32") != 0)
-    sv_json_refuse(j, "the datatype of rows is FP32 or FP64");
+    sv_json_refuse(j, "the datatype of rows must be FP32 or FP64");
 }
 
 /* Numbers, flat or in rows. */
@@ -149,7 +149,7 @@ static void parse_data(sv_request *r, sv_json *j, infer *f) {
       uint64_t room = f->room ? 2 * f->room : 1024;
       float *more = sv_resize(&r->arena, f->rows, room * sizeof *more);
       if (!more) {
-        sv_memory_out(r);
+        sv_fail_memory(r);
         return;
       }
       f->rows = more;
@@ -160,7 +160,7 @@ static void parse_data(sv_request *r, sv_json *j, infer *f) {
   }
   sv_json_array(j);
   while (r->stage != SV_DONE && sv_json_item(j)) {
-    if (j->in.depth > 6) sv_json_refuse(j, "rows have the shape [N, D]");
+    if (j->in.depth > 6) sv_json_refuse(j, "rows must have the shape [N, D]");
     parse_data(r, j, f);
   }
 }
@@ -183,7 +183,7 @@ static void parse_tensor(sv_request *r, sv_json *j, infer *f, tensor *x) {
   while (r->stage != SV_DONE && sv_json_key(j, &key)) {
     if (strcmp(key, "name") == 0) {
       if (sv_json_text(j, &name, &n) && strcmp(name, "rows") != 0)
-        sv_json_refuse(j, "the only input is named rows");
+        sv_json_refuse(j, "the input must be named rows");
       x->named = true;
     } else if (strcmp(key, "shape") == 0)
       parse_shape(j, x);
@@ -195,7 +195,7 @@ static void parse_tensor(sv_request *r, sv_json *j, infer *f, tensor *x) {
       x->has_data = true;
       parse_data(r, j, f);
     } else
-      sv_json_refuse(j, "unknown field '%.60s' of an input, or one that comes twice", key);
+      sv_json_refuse(j, "unknown or repeated field '%.60s' of an input", key);
   }
 }
 
@@ -204,7 +204,7 @@ static void parse_inputs(sv_request *r, sv_json *j, infer *f, tensor *x) {
   sv_json_array(j);
   while (r->stage != SV_DONE && sv_json_item(j)) {
     if (n++ > 0)
-      sv_json_refuse(j, "there is one input, rows");
+      sv_json_refuse(j, "there must be only one input, rows");
     else
       parse_tensor(r, j, f, x);
   }
@@ -237,13 +237,13 @@ static void parse_output(sv_json *j, infer *f) {
   while (sv_json_key(j, &key)) {
     if (strcmp(key, "name") == 0) {
       if (sv_json_text(j, &name, &n) && !(output = output_of(name)))
-        sv_json_refuse(j, "there is no output '%.60s', but scores, class and mapped", name);
+        sv_json_refuse(j, "unknown output '%.60s'; there are scores, class and mapped", name);
     } else if (strcmp(key, "parameters") == 0)
       parse_binary_flag(j, "binary_data", &found, &binary);
     else
       sv_json_refuse(j, "unknown field '%.60s' of an output", key);
   }
-  if (sv_json_fine(j) && !output) sv_json_refuse(j, "an output needs a name");
+  if (sv_json_fine(j) && !output) sv_json_refuse(j, "an output must have a name");
   f->wanted |= output;
   if (found) *(binary ? &f->binary : &f->literal) |= output;
 }
@@ -270,20 +270,18 @@ static void parse_member(sv_request *r, sv_json *j, infer *f, tensor *x, const c
     sv_json_array(j);
     while (sv_json_item(j)) parse_output(j, f);
   } else
-    sv_json_refuse(j, "unknown field '%.60s', or one that comes twice", key);
+    sv_json_refuse(j, "unknown or repeated field '%.60s'", key);
 }
 
-/* Values that lie after the JSON. */
+/* Values after the JSON. */
 static bool take_binary(sv_request *r, infer *f, const tensor *x, size_t head) {
   uint64_t size = x->wide ? sizeof(double) : sizeof(float);
-  if (x->binary != r->n_body - head || x->binary % size != 0) {
-    sv_fail(r, 400, "binary_data_size is %llu, but %zu bytes follow the JSON",
-            (unsigned long long)x->binary, r->n_body - head);
-    return false;
-  }
+  if (x->binary != r->n_body - head || x->binary % size != 0)
+    return sv_fail(r, 400, "binary_data_size is %llu, but %zu bytes follow the JSON",
+                   (unsigned long long)x->binary, r->n_body - head);
   f->n_values = x->binary / size;
   f->rows = sv_take(&r->arena, f->n_values ? f->n_values : 1, sizeof *f->rows);
-  if (!f->rows) return sv_memory_out(r);
+  if (!f->rows) return sv_fail_memory(r);
   for (uint64_t i = 0; i < f->n_values; i++) {
     double wide;
     if (x->wide) {
@@ -299,26 +297,23 @@ static bool take_binary(sv_request *r, infer *f, const tensor *x, size_t head) {
 static bool check_tensor(sv_request *r, const infer *f, const tensor *x) {
   uint32_t dim = kf_model_dim_in(r->world->model);
   if (!x->named || x->ndim != 2)
-    sv_fail(r, 422, "there must be an input named rows, of shape [N, %u]", dim);
-  else if (x->shape[1] != dim)
-    sv_fail(r, 422, "rows have %llu columns, the model takes %u", (unsigned long long)x->shape[1],
-            dim);
-  else if (x->shape[0] == 0)
-    sv_fail(r, 422, "there is no row in the request");
-  else if (x->shape[0] > SV_MAX_ROWS)
-    sv_fail(r, 413, "a request has at most %d rows", SV_MAX_ROWS);
-  else if (x->shape[0] * r->world->answers > SV_MAX_VALUES)
-    sv_fail(r, 413, "%llu rows of %u scores are too many; at most %d scores",
-            (unsigned long long)x->shape[0], r->world->answers, SV_MAX_VALUES);
-  else if (f->n_values != x->shape[0] * dim)
-    sv_fail(r, 422, "the shape says %llu values, there are %llu",
-            (unsigned long long)(x->shape[0] * dim), (unsigned long long)f->n_values);
-  else
-    return true;
-  return false;
+    return sv_fail(r, 422, "there must be an input named rows, of shape [N, %u]", dim);
+  if (x->shape[1] != dim)
+    return sv_fail(r, 422, "rows have %llu columns, the model takes %u",
+                   (unsigned long long)x->shape[1], dim);
+  if (x->shape[0] == 0) return sv_fail(r, 422, "the request has no row");
+  if (x->shape[0] > SV_MAX_ROWS)
+    return sv_fail(r, 413, "a request has at most %d rows", SV_MAX_ROWS);
+  if (x->shape[0] * r->world->answers > SV_MAX_VALUES)
+    return sv_fail(r, 413, "%llu rows with %u scores each are too many: at most %d scores in total",
+                   (unsigned long long)x->shape[0], r->world->answers, SV_MAX_VALUES);
+  if (f->n_values != x->shape[0] * dim)
+    return sv_fail(r, 422, "the shape implies %llu values, but there are %llu",
+                   (unsigned long long)(x->shape[0] * dim), (unsigned long long)f->n_values);
+  return true;
 }
 
-/* How much of the body is JSON; false: answered. */
+/* The length of the JSON in the body. False: answered. */
 static bool find_head(sv_request *r, size_t *head) {
   const char *length = sv_header(r, "Inference-Header-Content-Length");
   *head = r->n_body;
@@ -329,8 +324,7 @@ static bool find_head(sv_request *r, size_t *head) {
     *head = (size_t)n;
     return true;
   }
-  sv_fail(r, 400, "Inference-Header-Content-Length is not the length of JSON in the body");
-  return false;
+  return sv_fail(r, 400, "Inference-Header-Content-Length is not a length within the body");
 }
 
 static bool may_infer(sv_request *r) {
@@ -338,13 +332,9 @@ static bool may_infer(sv_request *r) {
   bool json = type && strncasecmp(type, "application/json", 16) == 0;
   bool binary = type && strncasecmp(type, "application/octet-stream", 24) == 0 &&
                 sv_header(r, "Inference-Header-Content-Length");
-  if (!rest || strcmp(rest, "/infer") != 0)
-    sv_fail(r, 404, "there is no such model here");
-  else if (type && !json && !binary)
-    sv_fail(r, 415, "the Content-Type is application/json");
-  else
-    return true;
-  return false;
+  if (!rest || strcmp(rest, "/infer") != 0) return sv_fail(r, 404, "there is no such model");
+  if (type && !json && !binary) return sv_fail(r, 415, "the Content-Type must be application/json");
+  return true;
 }
 
 bool sv_parse_infer(sv_request *r, kf_ctx *ctx) {
@@ -352,22 +342,17 @@ bool sv_parse_infer(sv_request *r, kf_ctx *ctx) {
   size_t head;
   tensor x = {0};
   infer *f = sv_take(&r->arena, 1, sizeof *f);
-  if (!f) return sv_memory_out(r);
+  if (!f) return sv_fail_memory(r);
   memset(f, 0, sizeof *f);
   if (!may_infer(r) || !find_head(r, &head)) return false;
-  sv_json j = sv_json_of(r->body ? r->body : (char[1]){0}, head);
+  sv_json j = sv_json_of(r->body, head);
   char *key;
   sv_json_object(&j);
   while (r->stage != SV_DONE && sv_json_key(&j, &key)) parse_member(r, &j, f, &x, key);
   if (r->stage == SV_DONE) return false;
-  if (!sv_json_end(&j)) {
-    sv_fail(r, j.wrong ? 422 : 400, "%s", j.error);
-    return false;
-  }
-  if (head < r->n_body && x.has_data) {
-    sv_fail(r, 422, "rows have data in the JSON and after it");
-    return false;
-  }
+  if (!sv_json_end(&j)) return sv_fail(r, j.refused ? 422 : 400, "%s", j.error);
+  if (head < r->n_body && x.has_data)
+    return sv_fail(r, 422, "rows have data both in the JSON and after it");
   if (head < r->n_body && !take_binary(r, f, &x, head)) return false;
   if (!check_tensor(r, f, &x)) return false;
   r->in.kind = SV_ROW_VALUES;
@@ -377,7 +362,7 @@ bool sv_parse_infer(sv_request *r, kf_ctx *ctx) {
   return true;
 }
 
-/* --- infer: the answer ---------------------------------------------------------------------------------- */
+/* --- infer: the answer ------------------------------------------------------------------------ */
 
 typedef struct tensors {
   float *scores; /* [n][answers] */
@@ -385,15 +370,15 @@ typedef struct tensors {
   float *mapped; /* [n][dim_out] */
 } tensors;
 
-/* Places of classes among those that take part: their ranks by number. */
-static uint32_t *places(sv_request *r, const int32_t *classes) {
+/* [classes] The position of each class among those that take part, by number. */
+static uint32_t *positions(sv_request *r, const int32_t *classes) {
   uint32_t n = kf_model_classes(r->world->model), next = 0;
-  uint32_t *place = sv_take(&r->arena, n, sizeof *place);
-  if (!place) return NULL;
-  memset(place, 0, n * sizeof *place);
-  for (uint32_t i = 0; i < r->world->answers; i++) place[classes[i]] = 1;
-  for (uint32_t k = 0; k < n; k++) place[k] = place[k] ? next++ : UINT32_MAX;
-  return place;
+  uint32_t *position = sv_take(&r->arena, n, sizeof *position);
+  if (!position) return NULL;
+  memset(position, 0, n * sizeof *position);
+  for (uint32_t i = 0; i < r->world->answers; i++) position[classes[i]] = 1;
+  for (uint32_t k = 0; k < n; k++) position[k] = position[k] ? next++ : UINT32_MAX;
+  return position;
 }
 
 static kf_status compute(sv_request *r, kf_ctx *ctx, unsigned wanted, tensors *out) {
@@ -410,34 +395,30 @@ static kf_status compute(sv_request *r, kf_ctx *ctx, unsigned wanted, tensors *o
   if (!classes || !scores || !out->scores || !out->best || !out->mapped) return KF_ERR_MEM;
   status = kf_classifier_classify(ctx, classifier, r->in.rows, n, classes, scores);
   if (status != KF_OK) return status;
-  const uint32_t *place = places(r, classes);
-  if (!place) return KF_ERR_MEM;
+  const uint32_t *position = positions(r, classes);
+  if (!position) return KF_ERR_MEM;
   for (uint64_t i = 0; i < n; i++) {
     out->best[i] = classes[i * answers];
     for (uint64_t at = i * answers; at < (i + 1) * answers; at++)
-      out->scores[i * answers + place[classes[at]]] = (float)scores[at];
+      out->scores[i * answers + position[classes[at]]] = (float)scores[at];
   }
   atomic_fetch_add(&r->server->metrics.rows, n);
   return wanted & OUT_MAPPED ? kf_transform(ctx, r->world->model, r->in.rows, n, NULL, out->mapped)
                              : KF_OK;
 }
 
-static void class_text(const kf_model *model, int32_t k, char *number, size_t size,
-                       const char **text) {
-  snprintf(number, size, "%d", k);
-  *text = kf_model_class_name(model, (uint32_t)k);
-  if (!*text) *text = number;
+/* The name of the best class of row i or, without names, its number. */
+static const char *class_text(const sv_request *r, const tensors *x, uint64_t i, char number[16]) {
+  const char *name = kf_model_class_name(r->world->model, (uint32_t)x->best[i]);
+  snprintf(number, 16, "%d", x->best[i]);
+  return name ? name : number;
 }
 
-static size_t class_bytes(sv_request *r, const tensors *x) {
-  size_t all = 0;
+static size_t class_bytes(const sv_request *r, const tensors *x) {
+  size_t total = 0;
   char number[16];
-  const char *text;
-  for (uint64_t i = 0; i < r->in.n; i++) {
-    class_text(r->world->model, x->best[i], number, sizeof number, &text);
-    all += 4 + strlen(text);
-  }
-  return all;
+  for (uint64_t i = 0; i < r->in.n; i++) total += 4 + strlen(class_text(r, x, i, number));
+  return total;
 }
 
 static void begin_output(sv_text *t, const char *name, const char *type, uint64_t n,
@@ -472,13 +453,13 @@ static void put_floats(sv_text *t, const char *name, const float *values, uint64
 
 static void put_classes(sv_request *r, const tensors *x, bool binary) {
   sv_text *t = &r->out;
+  char number[16];
   begin_output(t, "class", "BYTES", r->in.n, 0);
   if (binary) {
     put_binary_size(t, class_bytes(r, x));
   } else {
     sv_json_open(t, "data", '[');
-    for (uint64_t i = 0; i < r->in.n; i++)
-      sv_put_class(r, r->world->model, (uint32_t)x->best[i], NULL);
+    for (uint64_t i = 0; i < r->in.n; i++) sv_json_string(t, NULL, class_text(r, x, i, number));
     sv_json_close(t, ']');
   }
   sv_json_close(t, '}');
@@ -486,9 +467,8 @@ static void put_classes(sv_request *r, const tensors *x, bool binary) {
 
 static void put_class_bytes(sv_request *r, const tensors *x) {
   char number[16];
-  const char *text;
   for (uint64_t i = 0; i < r->in.n; i++) {
-    class_text(r->world->model, x->best[i], number, sizeof number, &text);
+    const char *text = class_text(r, x, i, number);
     uint32_t n = (uint32_t)strlen(text);
     unsigned char head[4] = {(unsigned char)n, (unsigned char)(n >> 8), (unsigned char)(n >> 16),
                              (unsigned char)(n >> 24)};
@@ -524,7 +504,7 @@ void sv_work_infer(sv_request *r, kf_ctx *ctx) {
   tensors x;
   kf_status status = compute(r, ctx, wanted, &x);
   if (status == KF_ERR_MEM)
-    sv_memory_out(r);
+    sv_fail_memory(r);
   else if (status != KF_OK)
     sv_fail_status(r, ctx, status);
   else

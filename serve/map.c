@@ -1,9 +1,9 @@
-/* map.c - the gallery on a plane, in both spaces.
+/* map.c - the gallery as points in a plane, in both spaces.
  *
- * The map of a model puts the directions that separate classes best first, so in its space the two best ones are
- * the first two coordinates. In the raw space the plane is that of the two largest principal components, by
- * orthogonal iteration: X is centred, and V [D][2] goes to X^T (X V), made orthonormal, until it stays. Both show
- * the same rows, so a point can be followed from one to the other. */
+ * A model orders directions by how well they separate classes, so in its space the plane is that of
+ * the first two coordinates. In the raw space it is that of the two largest principal components,
+ * found by orthogonal iteration: with X centred, V [D][2] becomes X^T (X V), made orthonormal,
+ * ITERATIONS times. Both show the same rows, so a point can be followed from one to the other. */
 #include "server.h"
 
 #include <math.h>
@@ -31,11 +31,11 @@ void sv_maps_free(sv_map_text *maps) {
 
 typedef struct points {
   uint64_t n;
-  uint64_t *rows; /* [n] of the gallery, rising */
+  uint64_t *rows; /* [n] row numbers of the gallery, rising */
   double (*at)[2];
 } points;
 
-/* --- the raw space ------------------------------------------------------------------------------- */
+/* --- the raw space ---------------------------------------------------------------------------- */
 
 static void centre(float *x, uint64_t n, uint32_t dim, double *mean, bool unit) {
   memset(mean, 0, dim * sizeof *mean);
@@ -77,7 +77,7 @@ static void project(const float *row, const double *v, uint32_t dim, double at[2
 
 static void find_components(const float *x, uint64_t n, uint32_t dim, double *v, double *next) {
   for (uint32_t d = 0; d < 2 * dim; d++)
-    v[d] = 1 + (double)(d * 2654435761u % 1000) / 1000; /* any that are not alike */
+    v[d] = 1 + (double)(d * 2654435761u % 1000) / 1000; /* any two different vectors */
   orthonormalise(v, dim);
   for (int step = 0; step < ITERATIONS; step++) {
     memset(next, 0, 2 * (size_t)dim * sizeof *next);
@@ -110,7 +110,7 @@ static kf_status map_raw(sv_request *r, kf_ctx *ctx, points *p) {
   return KF_OK;
 }
 
-/* --- the space of the model ------------------------------------------------------------------------ */
+/* --- the space of the model ------------------------------------------------------------------- */
 
 /* Rows as they are in the gallery's file, or mapped now, which is the same. */
 static kf_status map_koofu(sv_request *r, kf_ctx *ctx, points *p) {
@@ -136,7 +136,7 @@ static kf_status map_koofu(sv_request *r, kf_ctx *ctx, points *p) {
   return KF_OK;
 }
 
-/* --- the answer -------------------------------------------------------------------------------------- */
+/* --- the answer ------------------------------------------------------------------------------- */
 
 static void put_points(sv_request *r, const points *p) {
   const kf_gallery *g = r->world->shelf->any;
@@ -157,7 +157,6 @@ static void put_points(sv_request *r, const points *p) {
 static void put_names(sv_request *r, const points *p) {
   const sv_shelf *shelf = r->world->shelf;
   sv_text *t = &r->out;
-  char number[16];
   if (sv_shelf_id(shelf, 0)) {
     sv_json_open(t, "ids", '[');
     for (uint64_t i = 0; i < p->n; i++) sv_json_string(t, NULL, sv_shelf_id(shelf, p->rows[i]));
@@ -167,24 +166,20 @@ static void put_names(sv_request *r, const points *p) {
   }
   sv_json_open(t, "classes", '[');
   for (uint32_t k = 0; k < kf_gallery_classes(shelf->any); k++) {
-    const char *name = kf_gallery_class_name(shelf->any, k);
-    snprintf(number, sizeof number, "%u", k);
-    sv_json_string(t, NULL, name ? name : number);
+    sv_json_class(t, NULL, kf_gallery_class_name(shelf->any, k), k);
   }
   sv_json_close(t, ']');
 }
 
 static void print_map(sv_request *r, const points *p) {
-  const sv_options *o = &r->server->options;
   sv_text *t = &r->out, command = {.arena = &r->arena};
   if (r->in.raw)
     sv_puts(&command, "koofu report ROWS.safetensors -o report.html");
   else {
     sv_puts(&command, "koofu transform ");
-    sv_put_word(&command, o->model ? sv_base_name(o->model) : "model.safetensors");
+    sv_put_word(&command, sv_model_file(r->server));
     sv_puts(&command, " ROWS.safetensors -o mapped.npy");
   }
-  sv_put(&command, "", 1);
   sv_json_open(t, NULL, '{');
   sv_json_string(t, "space", r->in.raw ? "raw" : "koofu");
   sv_json_string(t, "axes",
@@ -194,12 +189,11 @@ static void print_map(sv_request *r, const points *p) {
   sv_json_count(t, "rows_total", r->world->shelf->n);
   put_points(r, p);
   put_names(r, p);
-  sv_json_string(t, "command", command.failed ? NULL : command.data);
-  sv_json_close(t, '}');
-  sv_puts(t, "\n");
+  sv_json_string(t, "command", sv_text_string(&command));
+  sv_answer_json(r, 200);
 }
 
-/* Evenly over the gallery. */
+/* At most `max` rows, evenly spaced. */
 static bool choose_points(sv_request *r, uint64_t max, points *p) {
   uint64_t all = r->world->shelf->n;
   p->n = all < max ? all : max;
@@ -222,7 +216,7 @@ static bool answer_kept(sv_request *r, uint64_t max) {
   return false;
 }
 
-/* Only the lane of this work changes the list. */
+/* For later requests. Only one lane does this work, so the list needs no lock. */
 static void keep(sv_request *r, uint64_t max) {
   sv_world *w = r->world;
   int n = 0;
@@ -236,18 +230,14 @@ static void keep(sv_request *r, uint64_t max) {
 
 static bool check(sv_request *r) {
   const sv_shelf *shelf = r->world->shelf;
-  const char *space = sv_arg(r, "space");
-  if (space && strcmp(space, "raw") != 0 && strcmp(space, "koofu") != 0)
-    sv_fail(r, 422, "?space= is koofu or raw");
-  else if (!shelf)
-    sv_fail(r, 422,
-            "there is no gallery to draw: start the server with --gallery FILE or --rows DATA");
-  else {
-    r->in.raw = space ? strcmp(space, "raw") == 0 : !shelf->koofu;
-    if (r->in.raw ? shelf->rows != NULL : shelf->mapped || shelf->rows) return true;
-    sv_fail(r, 422, "the rows of this space are not here: start the server with --rows DATA");
-  }
-  return false;
+  if (!sv_parse_space(r)) return false;
+  if (!shelf)
+    return sv_fail(
+        r, 422, "there is no gallery to draw: start the server with --gallery FILE or --rows DATA");
+  if (!r->in.space_given) r->in.raw = !shelf->koofu;
+  if (r->in.raw ? shelf->rows != NULL : shelf->mapped || shelf->rows) return true;
+  return sv_fail(r, 422,
+                 "the rows of this space are not available: start the server with --rows DATA");
 }
 
 void sv_work_map(sv_request *r, kf_ctx *ctx) {
@@ -256,14 +246,10 @@ void sv_work_map(sv_request *r, kf_ctx *ctx) {
   if (!check(r) || !sv_arg_number(r, "max", 1, SV_MAP_POINTS, &max) || answer_kept(r, max)) return;
   kf_status status = choose_points(r, max, &p) ? KF_OK : KF_ERR_MEM;
   if (status == KF_OK) status = r->in.raw ? map_raw(r, ctx, &p) : map_koofu(r, ctx, &p);
-  if (status == KF_ERR_MEM) {
-    r->out.failed = true;
-  } else if (status != KF_OK) {
-    sv_fail_status(r, ctx, status);
+  if (status != KF_OK) {
+    status == KF_ERR_MEM ? sv_fail_memory(r) : sv_fail_status(r, ctx, status);
     return;
-  } else {
-    print_map(r, &p);
-    keep(r, max);
   }
-  sv_answer(r, 200, "application/json");
+  print_map(r, &p);
+  keep(r, max);
 }

@@ -1,5 +1,5 @@
-/* memory.c - an arena of blocks that are taken from a budget shared by all requests: whatever clients send,
- * bodies, rows and answers together stay below it. */
+/* memory.c - arenas whose blocks count against a budget shared by all requests, so whatever clients
+ * send, bodies, rows and answers together stay within it. */
 #include "memory.h"
 
 #include <stdint.h>
@@ -7,7 +7,7 @@
 
 typedef struct sv_block {
   struct sv_block *next, *before;
-  size_t n; /* taken from the budget, this header included */
+  size_t n; /* counted against the budget, including this header */
   _Alignas(max_align_t) char bytes[];
 } sv_block;
 

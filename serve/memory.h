@@ -1,4 +1,4 @@
-/* memory.h - what requests take, all of it within one budget. */
+/* memory.h - memory of requests, within one budget. */
 #ifndef SERVE_MEMORY_H
 #define SERVE_MEMORY_H
 
@@ -6,22 +6,22 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Bytes that requests may hold together. */
+/* Bytes that all requests together may still take. */
 typedef struct sv_budget {
   atomic_size_t left;
 } sv_budget;
 
-/* What one request holds; freed together. Used by one thread at a time. */
+/* The memory of one request, freed together. Used by one thread at a time. */
 typedef struct sv_arena {
   sv_budget *budget;
   struct sv_block *blocks;
 } sv_arena;
 
-/* n * size bytes; NULL: the budget, or the machine, has no more. */
+/* n * size bytes; NULL: the budget or the memory is exhausted. */
 void *sv_take(sv_arena *arena, size_t n, size_t size);
-/* `bytes`, from sv_take or NULL, made larger or smaller; NULL: it is as it was. */
+/* Resizes `bytes`, from sv_take or NULL; NULL on failure, with `bytes` unchanged. */
 void *sv_resize(sv_arena *arena, void *bytes, size_t n);
-void sv_give(sv_arena *arena, void *bytes); /* one of them, early; NULL does nothing */
-void sv_release(sv_arena *arena);
+void sv_give(sv_arena *arena, void *bytes); /* frees one block early; NULL is a no-op */
+void sv_release(sv_arena *arena);           /* frees all */
 
 #endif

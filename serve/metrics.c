@@ -1,4 +1,4 @@
-/* metrics.c - counters, and their text for Prometheus. */
+/* metrics.c - counters, and their text format for Prometheus. */
 #include "server.h"
 
 #include <stdio.h>
@@ -35,8 +35,7 @@ static void put_value(sv_text *t, const char *name, const char *kind, const char
 static const char *route_name(size_t i) { return i < sv_n_routes ? sv_routes[i].name : "none"; }
 
 static void put_requests(sv_text *t, const sv_metrics *m) {
-  put_kind(t, "koofu_requests_total", "counter",
-           "Requests that were answered, by route and status.");
+  put_kind(t, "koofu_requests_total", "counter", "Requests answered, by route and status.");
   for (size_t i = 0; i <= SV_ROUTES; i++)
     for (int status = 2; status < 6; status++) {
       unsigned long n = atomic_load(&m->routes[i].by_status[status]);
@@ -48,7 +47,7 @@ static void put_requests(sv_text *t, const sv_metrics *m) {
 
 static void put_seconds(sv_text *t, const sv_metrics *m) {
   static const char name[] = "koofu_request_seconds";
-  put_kind(t, name, "histogram", "Time from the first byte of a request to its answer.");
+  put_kind(t, name, "histogram", "Time from the headers of a request to the end of its answer.");
   for (size_t i = 0; i <= SV_ROUTES; i++) {
     unsigned long n = 0, all = 0;
     for (int b = 0; b <= SV_BUCKETS; b++) all += atomic_load(&m->routes[i].buckets[b]);
@@ -69,7 +68,7 @@ static double resident_bytes(void) {
   char text[128], *second;
   ssize_t n = sv_read_file("/proc/self/statm", text, sizeof text - 1);
   text[n > 0 ? n : 0] = '\0';
-  strtoul(text, &second, 10); /* pages in all, then those in memory */
+  strtoul(text, &second, 10); /* first total pages, then resident ones */
   return (double)strtoul(second, NULL, 10) * (double)sysconf(_SC_PAGESIZE);
 }
 
@@ -79,18 +78,19 @@ static void put_counters(sv_text *t, sv_server *s) {
     const char *name, *help;
     const atomic_ulong *value;
   } counters[] = {
-      {"koofu_rows_classified_total", "Rows that were classified.", &m->rows},
-      {"koofu_pictures_total", "Pictures that were encoded.", &m->pictures},
-      {"koofu_picture_batches_total", "Calls that encoded them.", &m->picture_batches},
-      {"koofu_texts_total", "Texts that were encoded.", &m->texts},
-      {"koofu_searches_total", "Rows that were searched for.", &m->searches},
-      {"koofu_search_batches_total", "Calls that searched for them.", &m->search_batches},
-      {"koofu_rejected_total", "Requests that were refused because too many were waiting.",
-       &m->rejected},
-      {"koofu_connections_cut_total", "Connections that took too long.", &m->cut_off},
-      {"koofu_reloads_total", "Times that changed files were loaded.", &m->reloads},
-      {"koofu_failed_reloads_total", "Times that changed files could not be loaded.",
-       &m->failed_reloads}};
+      {"koofu_rows_classified_total", "Rows classified.", &m->rows},
+      {"koofu_pictures_total", "Pictures encoded.", &m->pictures},
+      {"koofu_picture_batches_total", "Batches in which pictures were encoded.",
+       &m->picture_batches},
+      {"koofu_texts_total", "Texts encoded.", &m->texts},
+      {"koofu_searches_total", "Queries searched for.", &m->searches},
+      {"koofu_search_batches_total", "Batches in which queries were searched for.",
+       &m->search_batches},
+      {"koofu_rejected_total", "Requests refused with 429.", &m->rejected},
+      {"koofu_connections_cut_total", "Connections closed because they took too long.",
+       &m->cut_off},
+      {"koofu_reloads_total", "Successful reloads of changed files.", &m->reloads},
+      {"koofu_failed_reloads_total", "Failed reloads of changed files.", &m->failed_reloads}};
   for (size_t i = 0; i < SV_COUNT_OF(counters); i++)
     put_value(t, counters[i].name, "counter", counters[i].help,
               (double)atomic_load(counters[i].value));
@@ -99,23 +99,23 @@ static void put_counters(sv_text *t, sv_server *s) {
 void sv_work_metrics(sv_request *r, kf_ctx *ctx) {
   sv_server *s = r->server;
   sv_text *t = &r->out;
-  put_kind(t, "koofu_build_info", "gauge", "The version of koofu, and its instruction set here.");
+  put_kind(t, "koofu_build_info", "gauge", "Version and instruction set of koofu.");
   sv_putf(t, "koofu_build_info{version=\"%s\",isa=\"%s\"} 1\n", kf_version(),
           kf_isa_name(kf_ctx_isa(ctx)));
   put_requests(t, &s->metrics);
   put_seconds(t, &s->metrics);
   put_counters(t, s);
-  put_value(t, "koofu_connections", "gauge", "Connections that are open.", sv_http_connections(s));
-  put_value(t, "koofu_queue_length", "gauge", "Requests that wait.", sv_queue_length(s->queue));
-  put_value(t, "koofu_request_bytes_left", "gauge", "Memory that requests may still take.",
+  put_value(t, "koofu_connections", "gauge", "Open connections.", sv_http_connections(s));
+  put_value(t, "koofu_queue_length", "gauge", "Waiting requests.", sv_queue_length(s->queue));
+  put_value(t, "koofu_request_bytes_left", "gauge", "Memory still available to requests.",
             (double)atomic_load(&s->budget.left));
   put_value(t, "koofu_classes", "gauge", "Classes of the model.",
             kf_model_classes(r->world->model));
-  put_value(t, "koofu_added_classes", "gauge", "Classes that were added to it.",
+  put_value(t, "koofu_added_classes", "gauge", "Classes added to the model.",
             (double)r->world->n_added);
-  put_value(t, "koofu_gallery_rows", "gauge", "Rows that can be found.",
+  put_value(t, "koofu_gallery_rows", "gauge", "Rows in the gallery.",
             r->world->shelf ? (double)r->world->shelf->n : 0);
-  put_value(t, "process_resident_memory_bytes", "gauge", "Memory of the process.",
+  put_value(t, "process_resident_memory_bytes", "gauge", "Resident memory of the process.",
             resident_bytes());
   put_value(t, "koofu_uptime_seconds", "gauge", "Time since the server was started.",
             sv_now() - s->begun);

@@ -1,9 +1,9 @@
-/* queue.c - lanes: requests that wait for a thread, which takes what can be done together.
+/* queue.c - lanes: waiting requests, and the threads that batch and process them.
  *
- * Each lane is a list and one thread, or a few, with a context of its own. The encoder's thread takes the
- * pictures and words of all requests that wait and puts them through the towers in one call; the one that
- * searches takes all that want the same of the same gallery. Answers do not depend on it: the library's do not
- * depend on what else is in a call. */
+ * A lane is a list with one thread or two, each with its own context. The encoder's thread takes
+ * the pictures and words of all waiting requests through the towers in one call; the one that
+ * searches takes all equal searches of the same gallery. Answers do not depend on this, since those
+ * of the library do not depend on what else is in a call. */
 #include "server.h"
 
 #include <stdlib.h>
@@ -27,7 +27,7 @@ struct sv_queue {
   pthread_mutex_t lock;
   pthread_cond_t wake[SV_LANES];
   lane_list lanes[SV_LANES];
-  atomic_uint n; /* requests that wait */
+  atomic_uint n; /* waiting requests */
   bool stop;
   worker workers[THREADS];
 };
@@ -64,7 +64,7 @@ bool sv_queue_push(sv_queue *q, sv_request *r) {
   return fits;
 }
 
-/* --- taking ------------------------------------------------------------------------------------- */
+/* --- taking requests -------------------------------------------------------------------------- */
 
 static uint64_t weight(const sv_request *r) { return r->stage == SV_EMBED ? r->in.n : 1; }
 
@@ -73,7 +73,7 @@ static bool goes_with(const sv_request *first, const sv_request *other) {
   return first->stage == SV_WORK && other->stage == SV_WORK && sv_same_search(first, other);
 }
 
-static sv_request *take_first(sv_queue *q, lane_list *lane, sv_request **place) {
+static sv_request *take_at(sv_queue *q, lane_list *lane, sv_request **place) {
   sv_request *r = *place;
   *place = r->next;
   if (!*place) lane->last = place;
@@ -82,14 +82,14 @@ static sv_request *take_first(sv_queue *q, lane_list *lane, sv_request **place) 
   return r;
 }
 
-/* The first request of a lane and those that go with it, in order; NULL: the end. */
+/* Waits for a request, and takes it with those that go with it, in order. NULL: the queue stops. */
 static sv_request *take(sv_queue *q, sv_lane number) {
   lane_list *lane = &q->lanes[number];
   pthread_mutex_lock(&q->lock);
   while (!lane->first && !q->stop) pthread_cond_wait(&q->wake[number], &q->lock);
   sv_request *first = NULL, *last;
   if (lane->first) {
-    first = last = take_first(q, lane, &lane->first);
+    first = last = take_at(q, lane, &lane->first);
     uint64_t n = weight(first);
     for (sv_request **at = &lane->first; *at;) {
       if (!goes_with(first, *at) || n + weight(*at) > SV_MAX_PICTURES) {
@@ -97,16 +97,16 @@ static sv_request *take(sv_queue *q, sv_lane number) {
         continue;
       }
       n += weight(*at);
-      last = last->next = take_first(q, lane, at);
+      last = last->next = take_at(q, lane, at);
     }
   }
   pthread_mutex_unlock(&q->lock);
   return first;
 }
 
-/* --- working ------------------------------------------------------------------------------------ */
+/* --- processing ------------------------------------------------------------------------------- */
 
-/* Requests that have waited too long are not worth doing: their clients have gone, or soon will. */
+/* Drops requests that have waited too long: their clients are gone, or soon will be. */
 static sv_request *drop_late(sv_request *first, double limit) {
   sv_request *kept = NULL, **end = &kept, *next;
   double now = sv_now();
@@ -167,7 +167,7 @@ bool sv_queue_start(sv_queue *q) {
     w->queue = q;
     w->lane = i < SV_FILES ? (sv_lane)i : SV_FILES;
     bool many = w->lane == SV_ROWS || w->lane == SV_ENCODER;
-    /* a change may be confirmed with a note, that a power failure may undo it */
+    /* notes of changes matter: one may say that a power failure could undo the change */
     w->ctx = sv_context(q->server, many ? q->server->options.threads : 1, w->lane == SV_CHANGES);
     if (!w->ctx || pthread_create(&w->thread, NULL, work, w) != 0) return false;
     w->running = true;

@@ -1,24 +1,21 @@
-/* routes.c - which address does what, and the steps of a request: its body is parsed, rows of the gallery
- * are fetched, pictures and words are encoded, and then it is answered. */
+/* routes.c - the addresses, and the steps of a request: parse the body, fetch rows of the gallery,
+ * encode pictures and words, then do the work and answer. */
 #include "server.h"
 
 #include <stdio.h>
 #include <string.h>
 
-/* Bodies up to this size are parsed, and this many rows classified, by the thread that received them. */
+/* Up to this size, the thread that receives a body parses it and classifies its rows. */
 enum { QUICK_BODY = 64 << 10, QUICK_ROWS = 16 };
 
 const sv_route sv_routes[] = {
-    {"POST", "/v1/classify", "classify", .body = true, .lane = SV_ROWS, sv_parse_classify,
-     sv_work_classify},
-    {"POST", "/v1/search", "search", .body = true, .lane = SV_ROWS, sv_parse_search,
-     sv_work_search},
-    {"POST", "/v1/embeddings", "embeddings", .body = true, .lane = SV_HERE, sv_parse_embeddings,
+    {"POST", "/v1/classify", "classify", .lane = SV_ROWS, sv_parse_classify, sv_work_classify},
+    {"POST", "/v1/search", "search", .lane = SV_ROWS, sv_parse_search, sv_work_search},
+    {"POST", "/v1/embeddings", "embeddings", .lane = SV_HERE, sv_parse_embeddings,
      sv_work_embeddings},
     {"GET", "/v1/info", "info", .lane = SV_HERE, NULL, sv_work_info},
     {"GET", "/v1/classes", "classes", .lane = SV_HERE, NULL, sv_work_classes},
-    {"POST", "/v1/classes", "add_class", .body = true, .lane = SV_CHANGES, sv_parse_class,
-     sv_work_add_class},
+    {"POST", "/v1/classes", "add_class", .lane = SV_CHANGES, sv_parse_class, sv_work_add_class},
     {"DELETE", "/v1/classes/*", "remove_class", .lane = SV_CHANGES, NULL, sv_work_remove_class},
     {"GET", "/v1/images/*", "images", .lane = SV_FILES, NULL, sv_work_image},
     {"GET", "/v1/map", "map", .lane = SV_ROWS, NULL, sv_work_map},
@@ -26,8 +23,7 @@ const sv_route sv_routes[] = {
     {"GET", "/v2/health/live", "v2_live", .open = true, .lane = SV_HERE, NULL, sv_work_v2},
     {"GET", "/v2/health/ready", "v2_ready", .open = true, .lane = SV_HERE, NULL, sv_work_v2},
     {"GET", "/v2/models/*", "v2_model", .lane = SV_HERE, NULL, sv_work_v2},
-    {"POST", "/v2/models/*", "v2_infer", .body = true, .lane = SV_ROWS, sv_parse_infer,
-     sv_work_infer},
+    {"POST", "/v2/models/*", "v2_infer", .lane = SV_ROWS, sv_parse_infer, sv_work_infer},
     {"GET", "/metrics", "metrics", .lane = SV_HERE, NULL, sv_work_metrics},
     {"GET", "/healthz", "healthz", .open = true, .lane = SV_HERE, NULL, sv_work_health},
     {"GET", "/*", "page", .open = true, .lane = SV_HERE, NULL, sv_work_file},
@@ -38,7 +34,7 @@ _Static_assert(SV_COUNT_OF(sv_routes) <= SV_ROUTES, "metrics have room for every
 static bool matches(const sv_route *route, const char *path) {
   size_t n = strlen(route->path);
   if (route->path[n - 1] != '*') return strcmp(route->path, path) == 0;
-  if (n == 2) return sv_is_file(path); /* the page */
+  if (n == 2) return sv_is_file(path); /* "/" and a star: files of the page */
   return strncmp(route->path, path, n - 1) == 0 && path[n - 1] != '\0';
 }
 
@@ -55,10 +51,8 @@ const sv_route *sv_route_of(const char *method, const char *path, char *allowed,
 }
 
 static bool is_quick(const sv_request *r) {
-  const sv_input *in = &r->in;
-  if (r->route->work == sv_work_classify || r->route->work == sv_work_infer)
-    return in->n <= QUICK_ROWS;
-  return false;
+  bool classifies = r->route->work == sv_work_classify || r->route->work == sv_work_infer;
+  return classifies && r->in.n <= QUICK_ROWS;
 }
 
 sv_lane sv_lane_of(const sv_request *r) {
@@ -71,7 +65,7 @@ sv_lane sv_lane_of(const sv_request *r) {
   }
 }
 
-/* Which step follows the parsing. Search knows the rows of its gallery by their numbers. */
+/* The step after parsing. A search takes row numbers as they are. */
 static sv_stage after_parsing(const sv_request *r) {
   const sv_input *in = &r->in;
   if (in->kind == SV_PICTURES || in->kind == SV_TEXTS) return SV_EMBED;
@@ -88,7 +82,7 @@ void sv_advance(sv_request *r, kf_ctx *ctx, sv_lane lane) {
     } else if (r->stage == SV_FETCH) {
       if (sv_fetch_rows(r, ctx)) r->stage = SV_WORK;
     } else if (r->stage == SV_EMBED) {
-      sv_encode(r, ctx); /* alone: the lane has not put it together with others */
+      sv_encode(r, ctx); /* on its own: the lane found no others to batch it with */
     } else {
       r->route->work(r, ctx);
     }

@@ -1,5 +1,5 @@
-/* serve.c - beginning, middle and end: loads everything, starts the threads, watches over signals, files and
- * slow clients once a second, and stops when all that has arrived is answered. */
+/* serve.c - the life of the server: loads everything, starts the threads, checks signals, files and
+ * slow clients once a second, and stops when every request that has arrived is answered. */
 #include "journal.h"
 #include "server.h"
 
@@ -14,9 +14,9 @@
 #include <time.h>
 #include <unistd.h>
 
-/* CLIENT_PIXELS take 192 MB, or twice that while a picture is turned, and a third of a second to decode; what a
- * camera takes has fewer. The library's own limit takes three times as much. */
-enum { TOKEN_LEAST = 16, TOKEN_MOST = 4096, CLIENT_PIXELS = 64000000 };
+/* MAX_PIXELS: a third of the library's limit, but more than most cameras have. Such a picture takes
+ * 192 MB (twice that while it is rotated) and a third of a second to decode. */
+enum { MIN_TOKEN = 16, MAX_TOKEN = 4096, MAX_PIXELS = 64000000 };
 
 void sv_log(sv_server *s, const char *format, ...) {
   char line[2048];
@@ -73,27 +73,28 @@ ssize_t sv_read_file(const char *path, char *to, size_t room) {
   return fine ? (ssize_t)n : -1;
 }
 
-/* --- the token -------------------------------------------------------------------------------------- */
+/* --- the token -------------------------------------------------------------------------------- */
 
 static kf_status check_token(const char *path, char *token, size_t n, char *message, size_t size) {
   while (n > 0 && strchr(" \t\r\n", token[n - 1])) n--;
   token[n] = '\0';
   for (size_t i = 0; i < n; i++)
     if (token[i] <= ' ' || token[i] >= 0x7f) n = 0;
-  if (n >= TOKEN_LEAST) return KF_OK;
-  snprintf(message, size, "%s: a token has at least %d visible characters, and no spaces", path,
-           TOKEN_LEAST);
+  if (n >= MIN_TOKEN) return KF_OK;
+  snprintf(message, size, "%s: a token must have at least %d visible characters and no spaces",
+           path, MIN_TOKEN);
   return KF_ERR_DATA;
 }
 
 static kf_status read_token(sv_server *s, char *message, size_t size) {
   const char *path = s->options.token_file;
   if (!path) return KF_OK;
-  s->token = calloc(1, TOKEN_MOST + 2);
+  s->token = calloc(1, MAX_TOKEN + 2);
   if (!s->token) return KF_ERR_MEM;
-  ssize_t n = sv_read_file(path, s->token, TOKEN_MOST + 1); /* one more shows that it is longer */
-  if (n > TOKEN_MOST) {
-    snprintf(message, size, "%s: a token file has at most %d bytes", path, TOKEN_MOST);
+  ssize_t n =
+      sv_read_file(path, s->token, MAX_TOKEN + 1); /* one more byte shows that it is longer */
+  if (n > MAX_TOKEN) {
+    snprintf(message, size, "%s: a token file must have at most %d bytes", path, MAX_TOKEN);
     return KF_ERR_DATA;
   }
   if (n >= 0) return check_token(path, s->token, (size_t)n, message, size);
@@ -101,13 +102,13 @@ static kf_status read_token(sv_server *s, char *message, size_t size) {
   return KF_ERR_IO;
 }
 
-/* --- loading ------------------------------------------------------------------------------------------ */
+/* --- loading ---------------------------------------------------------------------------------- */
 
 static kf_status load_encoder(sv_server *s, kf_ctx *ctx, char *message, size_t size) {
   kf_encoder_options options = {.precision = s->options.precision,
                                 .max_pixels = s->options.max_pixels};
   if (!s->options.encoder) return KF_OK;
-  if (options.max_pixels == 0) options.max_pixels = CLIENT_PIXELS;
+  if (options.max_pixels == 0) options.max_pixels = MAX_PIXELS;
   kf_status status = kf_encoder_load(ctx, s->options.encoder, &options, &s->encoder);
   if (status != KF_OK) {
     snprintf(message, size, "%s", kf_errmsg(ctx));
@@ -125,33 +126,35 @@ static kf_status open_images(sv_server *s, char *message, size_t size) {
   return KF_ERR_IO;
 }
 
-/* Classes that are added to the demo last as long as it does. */
+/* That of the demo is temporary. */
 static kf_status new_journal(sv_server *s) {
-  char *own = NULL;
-  if (s->demo) return sv_journal_new_scratch(s, &s->journal);
-  if (s->options.journal) return sv_journal_new(s, s->options.journal, &s->journal);
-  if (asprintf(&own, "%s.journal", s->options.model) < 0) return KF_ERR_MEM;
-  kf_status status = sv_journal_new(s, own, &s->journal);
-  free(own);
+  char *folder = NULL;
+  if (s->demo || s->options.journal) return sv_journal_new(s, s->options.journal, &s->journal);
+  if (asprintf(&folder, "%s.journal", s->options.model) < 0) return KF_ERR_MEM;
+  kf_status status = sv_journal_new(s, folder, &s->journal);
+  free(folder);
   return status;
 }
 
-static kf_status load(sv_server *s, kf_ctx *ctx, char *message, size_t size) {
+static kf_status load_all(sv_server *s, kf_ctx *ctx, char *message, size_t size) {
   kf_status status = read_token(s, message, size);
   if (status == KF_OK) status = new_journal(s);
-  if (status == KF_OK)
-    status = sv_journal_take(s->journal, message, size); /* before all this work */
+  if (status == KF_OK) status = sv_journal_take(s->journal, message, size); /* fails early */
   if (status == KF_OK) status = open_images(s, message, size);
   if (status == KF_OK) status = load_encoder(s, ctx, message, size);
   if (status == KF_OK) status = sv_state_load(s, ctx, message, size);
   return status;
 }
 
-/* --- running ------------------------------------------------------------------------------------------- */
+/* --- running ---------------------------------------------------------------------------------- */
 
+/* The lock keeps out changes of classes, which the new world would lack. */
 static void reload(sv_server *s, kf_ctx *ctx) {
   char message[1024] = "out of memory";
-  if (sv_state_load(s, ctx, message, sizeof message) == KF_OK) {
+  pthread_mutex_lock(&s->change_lock);
+  kf_status status = sv_state_load(s, ctx, message, sizeof message);
+  pthread_mutex_unlock(&s->change_lock);
+  if (status == KF_OK) {
     atomic_fetch_add(&s->metrics.reloads, 1);
     sv_log(s, "reloaded %s", s->demo ? "the demo" : s->options.model);
   } else {
@@ -160,14 +163,8 @@ static void reload(sv_server *s, kf_ctx *ctx) {
   }
 }
 
-/* A class that is being added meanwhile must be in the world that is loaded, too. */
-static void reload_quietly(sv_server *s, kf_ctx *ctx) {
-  pthread_mutex_lock(&s->change_lock);
-  reload(s, ctx);
-  pthread_mutex_unlock(&s->change_lock);
-}
-
-/* Files that are copied change several times; they are loaded when they have not changed for a second. */
+/* A file being copied changes again and again, so files are loaded once they have been stable for a
+ * second. */
 static void watch_files(sv_server *s, kf_ctx *ctx, bool *pending, sv_stamps *seen) {
   sv_stamps now;
   if (!sv_state_changed(s, &now)) {
@@ -177,12 +174,13 @@ static void watch_files(sv_server *s, kf_ctx *ctx, bool *pending, sv_stamps *see
   bool settled = *pending && memcmp(&now, seen, sizeof now) == 0;
   *seen = now;
   *pending = !settled;
-  if (settled) reload_quietly(s, ctx);
+  if (settled) reload(s, ctx);
 }
 
-/* --- signals -------------------------------------------------------------------------------------------- */
+/* --- signals ---------------------------------------------------------------------------------- */
 
-/* A handler, since threads of contexts that were there before us take signals as well. */
+/* Handlers, not a blocked mask and sigwait: threads of the caller's contexts, started earlier,
+ * receive signals too. */
 static volatile sig_atomic_t stops, reloads;
 static sem_t wake;
 
@@ -196,21 +194,21 @@ static void on_signal(int number) {
   errno = error;
 }
 
-/* Unless the signal is ignored, as nohup has it. */
-static void handle(int number, void (*how)(int)) {
+/* Leaves signals ignored that were ignored at the start, as by nohup. */
+static void set_handler(int number, void (*how)(int)) {
   struct sigaction before, action = {.sa_handler = how, .sa_flags = SA_RESTART};
   sigemptyset(&action.sa_mask);
   if (sigaction(number, NULL, &before) == 0 && before.sa_handler != SIG_IGN)
     sigaction(number, &action, NULL);
 }
 
-static void handle_all(void (*how)(int)) {
-  handle(SIGTERM, how);
-  handle(SIGINT, how);
-  handle(SIGHUP, how);
+static void set_handlers(void (*how)(int)) {
+  set_handler(SIGTERM, how);
+  set_handler(SIGINT, how);
+  set_handler(SIGHUP, how);
 }
 
-/* Until there is a signal, or for some time. */
+/* Waits for a signal, but no longer than this. */
 static void wait_for_signal(long nanoseconds) {
   struct timespec until;
   clock_gettime(CLOCK_REALTIME, &until);
@@ -220,7 +218,7 @@ static void wait_for_signal(long nanoseconds) {
   sem_timedwait(&wake, &until);
 }
 
-static void serve(sv_server *s, kf_ctx *ctx) {
+static void watch(sv_server *s, kf_ctx *ctx) {
   bool pending = false;
   sv_stamps seen;
   while (!stops) {
@@ -228,14 +226,15 @@ static void serve(sv_server *s, kf_ctx *ctx) {
     if (stops) break;
     if (reloads) {
       reloads = 0;
-      reload_quietly(s, ctx);
+      reload(s, ctx);
     }
     sv_http_watch(s);
     watch_files(s, ctx, &pending, &seen);
   }
 }
 
-/* What has arrived is answered, as long as that takes no longer than a request may; a second signal ends it. */
+/* Lets requests that have arrived be answered, for at most the time limit of a request; a second
+ * signal cuts it short. */
 static void finish(sv_server *s) {
   double begun = sv_now();
   int before = stops;
@@ -246,7 +245,7 @@ static void finish(sv_server *s) {
   }
 }
 
-static kf_status start(sv_server *s, char *message, size_t size) {
+static kf_status start_threads(sv_server *s, char *message, size_t size) {
   s->queue = sv_queue_new(s);
   if (!s->queue || !sv_queue_start(s->queue)) return KF_ERR_MEM;
   return sv_http_start(s, message, size);
@@ -267,7 +266,7 @@ static void server_free(sv_server *s) {
   sv_journal_free(s->journal);
   kf_encoder_free(s->encoder);
   free(s->text_mean);
-  if (s->token) memset(s->token, 0, TOKEN_MOST + 1);
+  if (s->token) memset(s->token, 0, MAX_TOKEN + 1);
   free(s->token);
   if (s->images >= 0) close(s->images);
   pthread_mutex_destroy(&s->world_lock);
@@ -276,16 +275,16 @@ static void server_free(sv_server *s) {
   free(s);
 }
 
-static kf_status run(sv_server *s, char *message, size_t size) {
+static kf_status load_and_serve(sv_server *s, char *message, size_t size) {
   kf_ctx *ctx = sv_context(s, s->options.threads, false);
   if (!ctx) return KF_ERR_MEM;
-  handle_all(SIG_DFL); /* until it serves, a signal simply ends the process */
-  kf_status status = load(s, ctx, message, size);
-  if (status == KF_OK) status = start(s, message, size);
+  set_handlers(SIG_DFL); /* until then a signal ends the process */
+  kf_status status = load_all(s, ctx, message, size);
+  if (status == KF_OK) status = start_threads(s, message, size);
   if (status == KF_OK) {
-    handle_all(on_signal);
+    set_handlers(on_signal);
     announce(s);
-    if (!s->options.check) serve(s, ctx);
+    if (!s->options.check) watch(s, ctx);
     finish(s);
   }
   if (s->queue) sv_queue_stop(s->queue);
@@ -310,7 +309,7 @@ kf_status sv_run(const sv_options *options, char *message, size_t size) {
   pthread_mutex_init(&s->log_lock, NULL);
   signal(SIGPIPE, SIG_IGN);
   sem_init(&wake, 0, 0);
-  kf_status status = run(s, message, size);
+  kf_status status = load_and_serve(s, message, size);
   if (status == KF_ERR_MEM) snprintf(message, size, "out of memory");
   server_free(s);
   return status;

@@ -1,4 +1,5 @@
-/* server.h - what the files of the server share: the server, the state it answers from, a request. */
+/* server.h - what the files of the server share: the server, the state it answers from,
+ * requests. */
 #ifndef SERVE_SERVER_H
 #define SERVE_SERVER_H
 
@@ -15,9 +16,9 @@
 
 enum {
   SV_MAX_ROWS = 4096,      /* of one request */
-  SV_MAX_TOP = 1000,       /* classes of an answer */
-  SV_MAX_VALUES = 1 << 20, /* classes or neighbours of all answers of a request together */
-  SV_MAX_PICTURES = 256,   /* of one request, and that are encoded together */
+  SV_MAX_TOP = 1000,       /* classes per row */
+  SV_MAX_VALUES = 1 << 20, /* classes or neighbours, all rows of a request together */
+  SV_MAX_PICTURES = 256,   /* of one request, and of one batch of the encoder */
   SV_MAX_TEXTS = 1024,
   SV_MAX_TEXT = 65536, /* bytes of a text */
   SV_MAX_NAME = 1024,  /* bytes of a class name */
@@ -25,121 +26,119 @@ enum {
   SV_MAP_POINTS = 20000
 };
 
-double sv_now(void); /* seconds, never going back */
+double sv_now(void); /* seconds, monotonic */
 
-/* --- state.c: what is served, never changed once it is there ------------------------------------ */
+/* --- state.c: what is served; immutable once it is in place ----------------------------------- */
 
-/* The rows that are searched, in both spaces. */
+/* The rows to search, in both spaces. Reference counted, as are bases and worlds. */
 typedef struct sv_shelf {
   atomic_uint users;
   kf_gallery *koofu, *raw; /* either may be NULL */
-  kf_data *rows;           /* as the encoder made them; NULL: not known */
-  kf_data *mapped;         /* the rows of `koofu` in its file; NULL: not needed */
-  const kf_gallery *any;   /* koofu, or else raw: for labels and ids */
+  kf_data *rows;           /* as the encoder made them; NULL: not available */
+  kf_data *mapped;         /* the rows in the file of `koofu`; NULL: it has no file */
+  const kf_gallery *any;   /* koofu, or raw if that is NULL: for labels and ids */
   uint64_t n;
-  char **ids; /* [n], if the gallery has none; NULL: no ids */
+  char **ids; /* [n] those of `rows`, if the gallery has none; NULL: not needed */
 } sv_shelf;
 
 typedef struct sv_base {
   atomic_uint users;
-  kf_model *model; /* as in its file */
+  kf_model *model; /* as in the file */
 } sv_base;
 
 typedef struct sv_added {
   char *name;
   uint64_t rows;
   uint64_t number; /* of its file in the journal */
-  bool text;       /* by its name alone */
+  bool text;       /* from its name alone */
 } sv_added;
 
 enum { SV_CLASSIFIERS = 5 };
 typedef struct sv_world {
   atomic_uint users;
   sv_base *base;
-  kf_model *model; /* that of base, or with added classes */
+  kf_model *model; /* that of the base, or a copy with the added classes */
   sv_shelf *shelf; /* NULL: no gallery */
-  sv_added *added; /* [n_added] in the order of their numbers */
+  sv_added *added; /* [n_added], by number */
   size_t n_added;
   bool probabilities; /* the model has a temperature */
   uint32_t answers;   /* classes that take part */
   pthread_mutex_t lock;
-  _Atomic(kf_classifier *)
-      classifiers[SV_CLASSIFIERS]; /* by how many classes they find; made when needed */
-  struct sv_map_text *maps;        /* that were asked for */
+  /* By the number of classes they find; created on first use, under the lock. */
+  _Atomic(kf_classifier *) classifiers[SV_CLASSIFIERS];
+  struct sv_map_text *maps; /* answers of /v1/map so far */
 } sv_world;
 
 struct sv_server;
 typedef struct sv_server sv_server;
 
-typedef struct sv_stamp { /* of a file or folder */
-  uint64_t device, number, size;
+/* What changes when a file or folder does. */
+typedef struct sv_stamp {
+  uint64_t device, inode, size;
   int64_t seconds, nanoseconds;
 } sv_stamp;
-/* Of all that is loaded: the model; the gallery and its changes; the rows and theirs, since they may be a gallery. */
+/* Of the model, the gallery and its changes, and the rows and their changes (they may be a gallery
+ * too). */
 typedef struct sv_stamps {
   sv_stamp of[5];
 } sv_stamps;
 
-sv_world *sv_world_get(sv_server *server); /* to be put back */
-void sv_world_put(sv_world *world);
-/* A classifier that finds at least `top` classes; *finds: how many. */
+sv_world *sv_world_get(sv_server *server); /* takes a reference */
+void sv_world_put(sv_world *world);        /* drops it */
+/* A classifier that finds at least `top` classes, or all that take part; *finds: how many. Owned by
+ * the world. */
 kf_status sv_world_classifier(sv_world *world, kf_ctx *ctx, uint32_t top, const kf_classifier **out,
                               uint32_t *finds);
-/* Loads the files. The first time, and whenever they have changed. */
+/* Loads the files and serves them from then on. On failure what was served before stays. */
 kf_status sv_state_load(sv_server *server, kf_ctx *ctx, char *message, size_t size);
-/* Whether a file is not the one that was loaded; `now`: how they are. */
+/* Whether a file has changed since it was loaded; *now: the stamps of the moment. */
 bool sv_state_changed(const sv_server *server, sv_stamps *now);
 void sv_state_free(sv_server *server);
 const char *sv_shelf_id(const sv_shelf *shelf, uint64_t row); /* NULL: none */
-/* The class of this name; -1: none. */
+/* The number of the class with this name; -1: none. */
 int64_t sv_world_class(const sv_world *world, const char *name);
-const sv_added *sv_world_added(const sv_world *world,
-                               const char *name); /* NULL: not an added one */
-/* Adds a class from rows [n][dim], on disk before it returns. The world that has it becomes the one that is
- * served. */
+/* NULL: no added class has this name. */
+const sv_added *sv_world_added(const sv_world *world, const char *name);
+/* Adds a class with rows [n][dim]: it is on disk, and served, when the call returns. */
 kf_status sv_state_add(sv_server *server, kf_ctx *ctx, const char *name, const float *rows,
                        uint64_t n, uint32_t dim, bool text, char *message, size_t size);
 kf_status sv_state_remove(sv_server *server, kf_ctx *ctx, const char *name, char *message,
                           size_t size);
+/* Writes the message of a failed call on ctx; returns status. */
+kf_status sv_say(kf_ctx *ctx, kf_status status, char *message, size_t size);
 /* demo.c */
 kf_status sv_demo_model(kf_ctx *ctx, kf_model **out);
 kf_status sv_demo_rows(kf_ctx *ctx, kf_data **out);
 
-/* --- requests ------------------------------------------------------------------------------------ */
+/* --- requests --------------------------------------------------------------------------------- */
 
 typedef enum sv_lane {
-  SV_HERE = -1,   /* wherever it is now */
+  SV_HERE = -1,   /* no lane: on the thread that has the request */
   SV_ROWS = 0,    /* searches, many rows, large bodies */
   SV_ENCODER = 1, /* pictures and words, in batches */
-  SV_CHANGES = 2, /* classes that come and go */
-  SV_FILES = 3,   /* pictures of rows */
+  SV_CHANGES = 2, /* classes added and removed */
+  SV_FILES = 3,   /* rows and pictures of the gallery, read from disk */
   SV_LANES = 4
 } sv_lane;
 
 typedef enum sv_kind { SV_NOTHING, SV_ROW_VALUES, SV_ROW_NUMBERS, SV_PICTURES, SV_TEXTS } sv_kind;
 
-typedef struct sv_picture {
-  const void *bytes;
-  size_t n;
-} sv_picture;
-
 /* What a request asks about. */
 typedef struct sv_input {
   sv_kind kind;
   uint64_t n;
-  float *rows;          /* [n][dim]; of pictures and texts from the encoder on */
-  uint64_t *numbers;    /* [n] of rows of the gallery */
-  sv_picture *pictures; /* [n] */
-  const char **texts;   /* [n] */
-  bool *is_text;        /* [n], for pictures and texts in one list; NULL: all alike */
+  float *rows;              /* [n][dim]; of pictures and texts, once they are encoded */
+  uint64_t *numbers;        /* [n] rows of the gallery */
+  kf_image_bytes *pictures; /* [n] */
+  const char **texts;       /* [n]; NULL in a mixed list: a picture */
   uint32_t top, k;
-  bool raw;            /* the space */
-  bool space;          /* it was named */
-  char *name;          /* of a class */
-  bool by_name;        /* a class from its name */
-  bool base64;         /* of embeddings */
+  bool raw;            /* the space: the original one */
+  bool space_given;    /* the request named it */
+  char *name;          /* of a new class */
+  bool by_name;        /* the new class is made from its name */
+  bool base64;         /* send embeddings as base64 */
   uint32_t dimensions; /* of embeddings; 0: all */
-  struct infer *infer; /* of /v2 (kserve.c) */
+  struct infer *infer; /* for /v2 (kserve.c) */
 } sv_input;
 
 typedef enum sv_stage { SV_PARSE, SV_FETCH, SV_EMBED, SV_WORK, SV_DONE } sv_stage;
@@ -157,11 +156,12 @@ typedef struct sv_request {
   sv_arena arena;
   char method[16];
   const char *path; /* percent-decoded */
-  const char *rest; /* of the path, after the route's prefix */
-  char *body;       /* [n_body + 1], NUL at the end */
+  const char *rest; /* of the path, after the prefix of the route */
+  char *body;       /* [n_body + 1], with a NUL; NULL if it is empty */
   size_t n_body, room;
-  uint64_t seen; /* bytes of the body so far, kept or not */
-  bool too_large, crowded, dispatched, suspended, answered, early, head;
+  uint64_t seen; /* bytes of the body received, kept or not */
+  bool too_large, no_memory, dispatched, answered;
+  bool early; /* refused before the body was read: the connection is closed */
   sv_world *world;
   sv_input in;
   sv_stage stage;
@@ -170,74 +170,80 @@ typedef struct sv_request {
   unsigned status;
   const char *type;
   sv_text out;
-  const void *constant; /* instead of out: bytes that stay; [n_constant] */
+  const void *constant; /* sent instead of `out`, not copied; [n_constant] */
   size_t n_constant;
-  void *owned; /* the same, to be freed by request_free through `release` */
+  void *owned; /* what `constant` points into; freed with `release` after the answer; or NULL */
   void (*release)(void *owned);
-  const char *etag, *cache, *policy, *allow;
-  unsigned json_head; /* KServe: how much of the answer is JSON, if binary follows; 0: all */
+  const char *etag, *cache, *policy;
+  char allow[64];     /* the methods of the path, if it has no route for this one */
+  unsigned json_head; /* KServe: bytes of JSON before binary tensors; 0: all JSON */
 } sv_request;
 
-/* Answers with an error: a sentence, and the type that the status stands for. */
-void sv_fail(sv_request *r, unsigned status, const char *format, ...)
+/* Answers with an error: one sentence, and the type of error that the status implies. False, so
+ * that a parser can return it. */
+bool sv_fail(sv_request *r, unsigned status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-/* The same from a status of the library, whose message names what is wrong with the input. */
-void sv_fail_status(sv_request *r, kf_ctx *ctx, kf_status status);
-/* The answer is what has been written, or 429 if memory ran out. */
+/* The same with the message of a failed call on ctx. */
+bool sv_fail_status(sv_request *r, kf_ctx *ctx, kf_status status);
+/* The same for memory: 429. */
+bool sv_fail_memory(sv_request *r);
+/* Answers with what is in `out`, or 429 if memory ran out while it was written. */
 void sv_answer(sv_request *r, unsigned status, const char *type);
+/* Closes the object in `out` and answers with it. */
+void sv_answer_json(sv_request *r, unsigned status);
+/* An argument of the URL from low to high; *value stays if it is absent. False: answered. */
 bool sv_arg_number(sv_request *r, const char *name, uint64_t low, uint64_t high, uint64_t *value);
-const char *sv_arg(sv_request *r, const char *name);    /* of the query; NULL: none */
-const char *sv_header(sv_request *r, const char *name); /* NULL: none */
+const char *sv_arg(sv_request *r, const char *name);    /* of the URL; NULL: absent */
+const char *sv_header(sv_request *r, const char *name); /* NULL: absent */
 
-/* --- routes.c ------------------------------------------------------------------------------------ */
+/* --- routes.c --------------------------------------------------------------------------------- */
 
 typedef struct sv_route {
   const char *method;
-  const char *path;                          /* a '*' at the end: any rest */
+  const char *path;                          /* '*' at the end matches any rest */
   const char *name;                          /* in metrics */
   bool open;                                 /* needs no token */
-  bool body;                                 /* takes one */
-  sv_lane lane;                              /* of `work`; SV_HERE: where the request is */
+  sv_lane lane;                              /* for `work` */
   bool (*parse)(sv_request *r, kf_ctx *ctx); /* NULL: nothing to parse; false: answered */
   void (*work)(sv_request *r, kf_ctx *ctx);  /* answers */
 } sv_route;
 
 extern const sv_route sv_routes[];
 extern const size_t sv_n_routes;
-/* The route of a request; otherwise NULL, with *allowed the methods that the path has, or "". */
+/* The route of a request, or NULL; then `allowed` lists the methods of the path, "" if there is
+ * none. */
 const sv_route *sv_route_of(const char *method, const char *path, char *allowed, size_t size);
 
-/* The lane where the next step of a request is done. */
+/* The lane for the next step of a request. */
 sv_lane sv_lane_of(const sv_request *r);
-/* Does steps of a request as long as they belong to this lane. */
+/* Takes a request through its steps as long as they belong to this lane. */
 void sv_advance(sv_request *r, kf_ctx *ctx, sv_lane lane);
 
-/* --- queue.c ------------------------------------------------------------------------------------- */
+/* --- queue.c ---------------------------------------------------------------------------------- */
 
 typedef struct sv_queue sv_queue;
 sv_queue *sv_queue_new(sv_server *server);
-/* The lanes' threads. False: they cannot be started. */
-bool sv_queue_start(sv_queue *queue);
-bool sv_queue_push(sv_queue *queue, sv_request *r); /* false: it is full */
-void sv_queue_stop(sv_queue *queue);                /* finishes what is in it */
+bool sv_queue_start(sv_queue *queue);               /* false: no memory, or no threads */
+bool sv_queue_push(sv_queue *queue, sv_request *r); /* false: the queue is full */
+void sv_queue_stop(sv_queue *queue);                /* after finishing what is in it */
 void sv_queue_free(sv_queue *queue);
 unsigned sv_queue_length(const sv_queue *queue);
-/* Encodes the pictures and texts of requests linked by next. Those that fail are answered. */
+/* Encodes the pictures and texts of requests linked by `next`. Those that fail are answered. */
 void sv_encode(sv_request *first, kf_ctx *ctx);
-/* Searches for requests linked by next that want the same. */
+/* Answers searches linked by `next` with one call; those it leaves unanswered run one by one. */
 void sv_search_together(sv_request *first, kf_ctx *ctx);
+/* Whether two requests can share such a call. */
 bool sv_same_search(const sv_request *a, const sv_request *b);
 
-/* --- answers ------------------------------------------------------------------------------------- */
+/* --- answers ---------------------------------------------------------------------------------- */
 
 /* body.c */
-/* Answers that there is no memory for this request; false, for whoever returns it. */
-bool sv_memory_out(sv_request *r);
 bool sv_parse_classify(sv_request *r, kf_ctx *ctx);
 bool sv_parse_search(sv_request *r, kf_ctx *ctx);
 bool sv_parse_embeddings(sv_request *r, kf_ctx *ctx);
 bool sv_parse_class(sv_request *r, kf_ctx *ctx);
-/* Brings the rows of row numbers. False: answered. */
+bool sv_parse_space(sv_request *r); /* ?space= */
+/* Reads the rows of `numbers`. False: answered. */
 bool sv_fetch_rows(sv_request *r, kf_ctx *ctx);
 /* answers.c */
 void sv_work_classify(sv_request *r, kf_ctx *ctx);
@@ -248,7 +254,6 @@ void sv_work_info(sv_request *r, kf_ctx *ctx);
 void sv_work_classes(sv_request *r, kf_ctx *ctx);
 void sv_work_add_class(sv_request *r, kf_ctx *ctx);
 void sv_work_remove_class(sv_request *r, kf_ctx *ctx);
-void sv_put_class(sv_request *r, const kf_model *model, uint32_t k, const char *key);
 /* images.c */
 void sv_work_image(sv_request *r, kf_ctx *ctx);
 bool sv_has_images(const sv_server *server);
@@ -266,61 +271,62 @@ void sv_work_health(sv_request *r, kf_ctx *ctx);
 void sv_work_file(sv_request *r, kf_ctx *ctx);
 bool sv_is_file(const char *path);
 
-/* --- metrics.c ----------------------------------------------------------------------------------- */
+/* --- metrics.c -------------------------------------------------------------------------------- */
 
 enum { SV_BUCKETS = 12, SV_ROUTES = 40 };
 typedef struct sv_metrics {
   struct sv_route_metrics {
-    atomic_ulong by_status[6]; /* hundreds */
+    atomic_ulong by_status[6]; /* 1xx to 5xx */
     atomic_ulong buckets[SV_BUCKETS + 1];
     atomic_ulong microseconds;
-  } routes[SV_ROUTES + 1]; /* the last: no route */
+  } routes[SV_ROUTES + 1]; /* the last one: no route */
   atomic_ulong rows, pictures, texts, picture_batches, searches, search_batches;
   atomic_ulong rejected; /* 429 */
   atomic_ulong reloads, failed_reloads, cut_off;
 } sv_metrics;
 void sv_count(sv_metrics *metrics, const sv_request *r);
 
-/* --- framing.c ----------------------------------------------------------------------------------- */
+/* --- framing.c -------------------------------------------------------------------------------- */
 
-/* Whether the address in the first line of a request, before it is decoded, has no character that ends it early: no
- * space or control character, and no %00. */
+/* Whether the address of a request, before it is decoded, has no space, control character or %00,
+ * which could end it early. */
 bool sv_target_is_plain(const char *target);
-/* Why the head of a request can be read in more than one way; NULL: it cannot. target, [n_target] before it was
- * decoded, and the others are those of libmicrohttpd, in the first call for the request. */
+/* Why the head of a request is ambiguous; NULL: it is not. method, target and version are the
+ * pointers that libmicrohttpd passes to the first call for the request; n_target: the length of
+ * target before it was decoded. */
 const char *sv_head_problem(struct MHD_Connection *connection, const char *method,
                             const char *target, size_t n_target, const char *version);
 
-/* --- http.c -------------------------------------------------------------------------------------- */
+/* --- http.c ----------------------------------------------------------------------------------- */
 
 typedef struct sv_http sv_http;
 kf_status sv_http_start(sv_server *server, char *message, size_t size);
 unsigned sv_http_port(const sv_server *server);
-/* A worker has answered: the connection goes on. */
+/* Resumes the connection of a request that a lane has answered. */
 void sv_http_resume(sv_request *r);
-void sv_http_watch(sv_server *server); /* once a second: ends connections that take too long */
-unsigned
-sv_http_busy(sv_server *server); /* requests that have begun to arrive and are not answered */
+/* Closes connections that take too long; to be called once a second. */
+void sv_http_watch(sv_server *server);
+unsigned sv_http_busy(sv_server *server); /* requests begun and not yet answered */
 unsigned sv_http_connections(const sv_server *server);
 void sv_http_stop(sv_server *server);
 
-/* --- the server ---------------------------------------------------------------------------------- */
+/* --- the server ------------------------------------------------------------------------------- */
 
 struct sv_server {
   sv_options options;
-  char *token; /* NULL: none is needed */
+  char *token; /* NULL: not required */
   kf_encoder *encoder;
   bool demo;
   atomic_int text_mean_known;
-  double *text_mean; /* [dim] of the encoder; only the encoder's lane writes it */
+  double *text_mean; /* [dim of the encoder]; written by the encoder's lane, once */
   sv_budget budget;
   sv_metrics metrics;
   pthread_mutex_t world_lock;
   sv_world *world;
-  pthread_mutex_t change_lock; /* of whoever puts another world in its place */
-  sv_stamps stamps;            /* when they were loaded */
+  pthread_mutex_t change_lock; /* held while another world is built and put in place */
+  sv_stamps stamps;            /* of the files as they were loaded */
   struct sv_journal *journal;
-  int images; /* folder; -1: none */
+  int images; /* descriptor of the folder; -1: none */
   sv_queue *queue;
   sv_http *http;
   atomic_bool stopping;
@@ -328,14 +334,16 @@ struct sv_server {
   pthread_mutex_t log_lock;
 };
 
-/* A line for people. Foreign text in it is escaped by the receiver. */
+/* A log line. The receiver escapes foreign text in it. */
 void sv_log(sv_server *server, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* A context for a thread of the server, whose notes are logged or not. NULL: there is no memory. */
+/* A context for one thread of the server; notes: its notes are logged. NULL: out of memory. */
 kf_ctx *sv_context(sv_server *server, unsigned threads, bool notes);
 const char *sv_base_name(const char *path);
-int sv_open_folder(const char *path); /* -1: errno says why */
-/* Up to `room` bytes; false: errno says why. */
-bool sv_read_all(int fd, char *to, size_t room, size_t *n);
-ssize_t sv_read_file(const char *path, char *to, size_t room); /* -1: errno says why */
+/* The file name of the model, for the commands in answers. */
+const char *sv_model_file(const sv_server *server);
+/* These set errno on failure. */
+int sv_open_folder(const char *path);                          /* -1: failed */
+bool sv_read_all(int fd, char *to, size_t room, size_t *n);    /* at most `room` bytes */
+ssize_t sv_read_file(const char *path, char *to, size_t room); /* -1: failed */
 
 #endif

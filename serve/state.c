@@ -1,8 +1,8 @@
-/* state.c - what is served: a model with the classes that were added to it, and a gallery.
+/* state.c - what is served: a model with its added classes, and a gallery.
  *
- * A world never changes. Whoever answers a request holds one; a change makes another and puts it in the place of
- * the first, which goes when its last user puts it back. So nobody ever waits for a change, and an answer is of
- * one model from its first number to its last. */
+ * A world is immutable. Each request holds a reference to one; a change builds another and swaps it
+ * in, and the old one is freed with its last reference. So no request waits for a change, and an
+ * answer is consistent: all of it is about one model. */
 #include "journal.h"
 #include "server.h"
 
@@ -14,9 +14,9 @@
 
 #define CHANGES ".changes"
 
-static const uint32_t finds_at_most[SV_CLASSIFIERS] = {5, 20, 100, SV_MAX_TOP, UINT32_MAX};
+static const uint32_t find_limits[SV_CLASSIFIERS] = {5, 20, 100, SV_MAX_TOP, UINT32_MAX};
 
-/* --- parts with users ----------------------------------------------------------------------------- */
+/* --- reference counts ------------------------------------------------------------------------- */
 
 static void shelf_put(sv_shelf *shelf) {
   if (!shelf || atomic_fetch_sub(&shelf->users, 1) > 1) return;
@@ -68,13 +68,13 @@ static void swap_world(sv_server *s, sv_world *world) {
   sv_world_put(before);
 }
 
-/* --- a world ---------------------------------------------------------------------------------------- */
+/* --- a world ---------------------------------------------------------------------------------- */
 
 kf_status sv_world_classifier(sv_world *w, kf_ctx *ctx, uint32_t top, const kf_classifier **out,
                               uint32_t *finds) {
   int i = 0;
-  while (i < SV_CLASSIFIERS - 1 && finds_at_most[i] < top) i++;
-  *finds = finds_at_most[i] < w->answers ? finds_at_most[i] : w->answers;
+  while (i < SV_CLASSIFIERS - 1 && find_limits[i] < top) i++;
+  *finds = find_limits[i] < w->answers ? find_limits[i] : w->answers;
   *out = atomic_load(&w->classifiers[i]);
   if (*out) return KF_OK;
   kf_status status = KF_OK;
@@ -90,7 +90,7 @@ kf_status sv_world_classifier(sv_world *w, kf_ctx *ctx, uint32_t top, const kf_c
   return status;
 }
 
-/* Takes over what it is given, even if it fails; model NULL: that of the base. */
+/* Takes ownership of its arguments, even on failure. */
 static kf_status world_new(kf_ctx *ctx, sv_base *base, kf_model *model, sv_shelf *shelf,
                            sv_added *added, size_t n, sv_world **out) {
   sv_world *w = calloc(1, sizeof *w);
@@ -102,11 +102,7 @@ static kf_status world_new(kf_ctx *ctx, sv_base *base, kf_model *model, sv_shelf
     added_free(added, n);
     return KF_ERR_MEM;
   }
-  *w = (sv_world){.base = base,
-                  .model = model ? model : base->model,
-                  .shelf = shelf,
-                  .added = added,
-                  .n_added = n};
+  *w = (sv_world){.base = base, .model = model, .shelf = shelf, .added = added, .n_added = n};
   atomic_init(&w->users, 1);
   pthread_mutex_init(&w->lock, NULL);
   w->answers = kf_model_answers(w->model, KF_PART_DEFAULT);
@@ -144,15 +140,15 @@ const char *sv_shelf_id(const sv_shelf *shelf, uint64_t row) {
   return shelf->ids ? shelf->ids[row] : kf_gallery_id(shelf->any, row);
 }
 
-/* --- added classes ------------------------------------------------------------------------------------ */
+/* --- added classes ---------------------------------------------------------------------------- */
 
-static kf_status say(kf_ctx *ctx, kf_status status, char *message, size_t size) {
+kf_status sv_say(kf_ctx *ctx, kf_status status, char *message, size_t size) {
   if (status != KF_OK)
     snprintf(message, size, "%s", *kf_errmsg(ctx) ? kf_errmsg(ctx) : kf_status_name(status));
   return status;
 }
 
-/* The model with one more class; *model is replaced, and freed unless it is the base's. */
+/* Replaces *model by a copy with one more class; frees it unless it belongs to the base. */
 static kf_status add_to(kf_ctx *ctx, const sv_base *base, kf_model **model, const sv_added *class,
                         const kf_data *rows, char *message, size_t size) {
   kf_model *wider = NULL;
@@ -167,7 +163,7 @@ static kf_status add_to(kf_ctx *ctx, const sv_base *base, kf_model **model, cons
   } else {
     status = kf_model_new_with_class(ctx, *model, class->name, rows, &wider);
   }
-  say(ctx, status, message, size);
+  sv_say(ctx, status, message, size);
   kf_text_free(text);
   if (status != KF_OK) return status;
   if (*model != base->model) kf_model_free(*model);
@@ -183,8 +179,9 @@ static bool keep(sv_added **added, size_t *n, const sv_added *class) {
   return true;
 }
 
-/* A file of the journal. One that does not fit (any more) is left alone, and told. With `strict`, or if memory runs
- * out, one that cannot be read is a failure: it may be read the next time. */
+/* Adds the class of a file of the journal. A file that does not fit, perhaps no longer, is skipped
+ * and logged. Running out of memory is a failure and, with `strict`, so is a file that cannot be
+ * read: it may work the next time. */
 static kf_status replay_one(sv_server *s, kf_ctx *ctx, uint64_t number, const sv_base *base,
                             bool strict, kf_model **model, sv_added **added, size_t *n,
                             char *message, size_t size) {
@@ -198,14 +195,14 @@ static kf_status replay_one(sv_server *s, kf_ctx *ctx, uint64_t number, const sv
   free(class.name);
   if (status == KF_OK || status == KF_ERR_MEM || (strict && status == KF_ERR_IO))
     return status == KF_OK ? KF_ERR_MEM : status;
-  sv_log(s, "%s/%06llu is left out: %s", sv_journal_folder(s->journal), (unsigned long long)number,
+  sv_log(s, "%s/%06llu is skipped: %s", sv_journal_folder(s->journal), (unsigned long long)number,
          message);
   return KF_OK;
 }
 
-/* The base with all classes of the journal but one (0: all). Classes that are served do not vanish because their
- * files cannot be read when another one is taken away. */
-static kf_status replay(sv_server *s, kf_ctx *ctx, const sv_base *base, uint64_t but,
+/* The base with all classes of the journal except number `except` (0: all). Removing a class is
+ * strict, so that other classes do not vanish because their files cannot be read at the moment. */
+static kf_status replay(sv_server *s, kf_ctx *ctx, const sv_base *base, uint64_t except,
                         kf_model **model, sv_added **added, size_t *n, char *message, size_t size) {
   uint64_t *numbers;
   size_t count;
@@ -214,8 +211,8 @@ static kf_status replay(sv_server *s, kf_ctx *ctx, const sv_base *base, uint64_t
   *n = 0;
   kf_status status = sv_journal_list(s->journal, &numbers, &count, message, size);
   for (size_t i = 0; status == KF_OK && i < count; i++)
-    if (numbers[i] != but)
-      status = replay_one(s, ctx, numbers[i], base, but != 0, model, added, n, message, size);
+    if (numbers[i] != except)
+      status = replay_one(s, ctx, numbers[i], base, except != 0, model, added, n, message, size);
   free(numbers);
   if (status == KF_OK) return KF_OK;
   if (*model != base->model) kf_model_free(*model);
@@ -245,21 +242,21 @@ static sv_added *added_copy(const sv_world *w, const sv_added *more) {
   return copy;
 }
 
-/* The same base and shelf with all classes of the journal but one. */
-static kf_status replay_world(sv_server *s, kf_ctx *ctx, const sv_world *before, uint64_t but,
+/* A world with the same base and shelf, and all classes of the journal except one. */
+static kf_status replay_world(sv_server *s, kf_ctx *ctx, const sv_world *before, uint64_t except,
                               sv_world **world, char *message, size_t size) {
   kf_model *model;
   sv_added *added;
   size_t n;
-  kf_status status = replay(s, ctx, before->base, but, &model, &added, &n, message, size);
+  kf_status status = replay(s, ctx, before->base, except, &model, &added, &n, message, size);
   if (status != KF_OK) return status;
-  return say(
+  return sv_say(
       ctx,
       world_new(ctx, base_share(before->base), model, shelf_share(before->shelf), added, n, world),
       message, size);
 }
 
-/* What is served before a change is what the journal holds. */
+/* Before a change: makes sure that what is served is what the journal holds. */
 static kf_status hold_journal(sv_server *s, kf_ctx *ctx, char *message, size_t size) {
   bool found;
   kf_status status = sv_journal_hold(s->journal, &found, message, size);
@@ -271,11 +268,12 @@ static kf_status hold_journal(sv_server *s, kf_ctx *ctx, char *message, size_t s
   return status;
 }
 
-/* The new world is made first, so what cannot be served is never written; then the journal; then it is served. */
+/* First builds the new world, so that nothing is written that cannot be served; then writes the
+ * journal; then swaps the world in. */
 static kf_status add_class(sv_server *s, kf_ctx *ctx, sv_world *before, const kf_data *rows,
                            sv_added *class, char *message, size_t size) {
   kf_model *model = before->model;
-  sv_base keeps = {.model = before->model}; /* that model stays with its world */
+  sv_base keeps = {.model = before->model}; /* so that add_to does not free it */
   kf_status status = add_to(ctx, &keeps, &model, class, rows, message, size);
   if (status != KF_OK) return status;
   sv_added *added = added_copy(before, class);
@@ -284,10 +282,10 @@ static kf_status add_class(sv_server *s, kf_ctx *ctx, sv_world *before, const kf
     kf_model_free(model);
     return KF_ERR_MEM;
   }
-  status = say(ctx,
-               world_new(ctx, base_share(before->base), model, shelf_share(before->shelf), added,
-                         before->n_added + 1, &world),
-               message, size);
+  status = sv_say(ctx,
+                  world_new(ctx, base_share(before->base), model, shelf_share(before->shelf), added,
+                            before->n_added + 1, &world),
+                  message, size);
   if (status != KF_OK) return status;
   status = sv_journal_add(s->journal, ctx, rows, class->text, &added[before->n_added].number,
                           message, size);
@@ -307,12 +305,12 @@ static kf_status add_rows(sv_server *s, kf_ctx *ctx, const char *name, const flo
   kf_status status = labels && class.name ? KF_OK : KF_ERR_MEM;
   snprintf(message, size, "out of memory");
   if (dim != kf_model_dim_in(before->model)) {
-    snprintf(message, size, "the model has just changed, and takes other rows now");
+    snprintf(message, size, "the model has just changed and takes other rows now");
     status = KF_ERR_ARG;
   }
   if (status == KF_OK)
     status =
-        say(ctx, kf_data_open_memory(ctx, rows, n, dim, labels, &name, 1, &data), message, size);
+        sv_say(ctx, kf_data_open_memory(ctx, rows, n, dim, labels, &name, 1, &data), message, size);
   if (status == KF_OK) status = add_class(s, ctx, before, data, &class, message, size);
   kf_data_free(data);
   free(class.name);
@@ -335,7 +333,7 @@ static kf_status remove_class(sv_server *s, kf_ctx *ctx, const char *name, char 
   sv_world *before = sv_world_get(s), *world = NULL;
   const sv_added *class = sv_world_added(before, name);
   kf_status status = KF_ERR_ARG;
-  snprintf(message, size, "the class has just been taken away");
+  snprintf(message, size, "the class has just been removed");
   if (class) status = replay_world(s, ctx, before, class->number, &world, message, size);
   if (status == KF_OK) status = sv_journal_remove(s->journal, class, message, size);
   if (status == KF_OK)
@@ -354,20 +352,20 @@ kf_status sv_state_remove(sv_server *s, kf_ctx *ctx, const char *name, char *mes
   return status;
 }
 
-/* --- files --------------------------------------------------------------------------------------------- */
+/* --- files ------------------------------------------------------------------------------------ */
 
 static sv_stamp stamp_of(const char *path) {
   struct stat info;
   if (!path || stat(path, &info) != 0) return (sv_stamp){0};
   return (sv_stamp){.device = info.st_dev,
-                    .number = info.st_ino,
+                    .inode = info.st_ino,
                     .size = (uint64_t)info.st_size,
                     .seconds = info.st_mtim.tv_sec,
                     .nanoseconds = info.st_mtim.tv_nsec};
 }
 
-/* Of the changes of a gallery (docs/formats.md). Each is a file that is never written again, so the folder has
- * changed if one has come or gone; it is beside the file itself if the path is a link. */
+/* The stamp of the folder with the changes of a gallery (docs/formats.md), which is next to the
+ * real file. The files in it are never rewritten, so the folder itself changes whenever they do. */
 static sv_stamp stamp_of_changes(const char *path) {
   char file[PATH_MAX], folder[PATH_MAX + sizeof CHANGES];
   if (!path || !realpath(path, file)) return (sv_stamp){0};
@@ -414,7 +412,7 @@ static kf_status load_ids(kf_ctx *ctx, sv_shelf *shelf) {
   return status;
 }
 
-/* The rows as the encoder made them: --rows, or a gallery that has no map. */
+/* The raw rows: --rows, or a gallery without a map. */
 static kf_status open_rows(sv_server *s, kf_ctx *ctx, sv_shelf *shelf) {
   if (s->demo) return sv_demo_rows(ctx, &shelf->rows);
   const char *path = s->options.rows;
@@ -462,8 +460,8 @@ static kf_status check_shelf(sv_server *s, kf_ctx *ctx, const kf_model *model,
     snprintf(message, size, "%s has %llu rows, %s has %llu", rows,
              (unsigned long long)kf_data_rows(shelf->rows), file, (unsigned long long)shelf->n);
   if (*message) return KF_ERR_DATA;
-  return say(ctx, kf_origins_agree(ctx, kf_model_origin(model), kf_gallery_origin(shelf->any)),
-             message, size);
+  return sv_say(ctx, kf_origins_agree(ctx, kf_model_origin(model), kf_gallery_origin(shelf->any)),
+                message, size);
 }
 
 static kf_status load_shelf(sv_server *s, kf_ctx *ctx, const kf_model *model, sv_shelf **out,
@@ -473,7 +471,7 @@ static kf_status load_shelf(sv_server *s, kf_ctx *ctx, const kf_model *model, sv
   sv_shelf *shelf = calloc(1, sizeof *shelf);
   if (!shelf) return KF_ERR_MEM;
   atomic_init(&shelf->users, 1);
-  kf_status status = say(ctx, fill_shelf(s, ctx, model, shelf), message, size);
+  kf_status status = sv_say(ctx, fill_shelf(s, ctx, model, shelf), message, size);
   if (status == KF_OK) status = check_shelf(s, ctx, model, shelf, message, size);
   if (status == KF_OK)
     *out = shelf;
@@ -487,12 +485,12 @@ static kf_status check_encoder(sv_server *s, kf_ctx *ctx, const kf_model *model,
   const kf_encoder *e = s->encoder;
   if (!e) return KF_OK;
   if (kf_encoder_dim(e) != kf_model_dim_in(model)) {
-    snprintf(message, size, "%s: makes rows of %u columns, the model takes %u", s->options.encoder,
+    snprintf(message, size, "%s: has %u dimensions, the model takes %u", s->options.encoder,
              kf_encoder_dim(e), kf_model_dim_in(model));
     return KF_ERR_DATA;
   }
-  return say(ctx, kf_origins_agree(ctx, kf_model_origin(model), kf_encoder_origin(e)), message,
-             size);
+  return sv_say(ctx, kf_origins_agree(ctx, kf_model_origin(model), kf_encoder_origin(e)), message,
+                size);
 }
 
 kf_status sv_state_load(sv_server *s, kf_ctx *ctx, char *message, size_t size) {
@@ -502,8 +500,8 @@ kf_status sv_state_load(sv_server *s, kf_ctx *ctx, char *message, size_t size) {
   kf_model *model;
   sv_added *added;
   size_t n;
-  s->stamps = stamp_all(s); /* before reading: what changes meanwhile is loaded again */
-  kf_status status = say(ctx, load_base(s, ctx, &base), message, size);
+  s->stamps = stamp_all(s); /* first: what changes during loading is loaded again */
+  kf_status status = sv_say(ctx, load_base(s, ctx, &base), message, size);
   if (status != KF_OK) return status;
   status = check_encoder(s, ctx, base->model, message, size);
   if (status == KF_OK) status = load_shelf(s, ctx, base->model, &shelf, message, size);
@@ -514,7 +512,7 @@ kf_status sv_state_load(sv_server *s, kf_ctx *ctx, char *message, size_t size) {
     shelf_put(shelf);
     return status;
   }
-  status = say(ctx, world_new(ctx, base, model, shelf, added, n, &world), message, size);
+  status = sv_say(ctx, world_new(ctx, base, model, shelf, added, n, &world), message, size);
   if (status == KF_OK) swap_world(s, world);
   return status;
 }

@@ -1,4 +1,4 @@
-/* text.c - text in a buffer that grows within the budget of its request. */
+/* text.c - text in a growing buffer, within the memory budget of its request. */
 #include "text.h"
 
 #include <math.h>
@@ -59,9 +59,14 @@ void sv_put_word(sv_text *t, const char *word) {
   sv_puts(t, "'");
 }
 
+const char *sv_text_string(sv_text *t) {
+  sv_put(t, "", 1);
+  return t->failed ? NULL : t->data;
+}
+
 /* --- JSON ------------------------------------------------------------------------------------- */
 
-/* The length of the UTF-8 character at c, at most n bytes long; 0: it is not one. */
+/* The length of the UTF-8 character at c, within n bytes; 0: invalid. */
 static size_t character(const unsigned char *c, size_t n) {
   size_t length = c[0] < 0x80   ? 1
                   : c[0] < 0xc2 ? 0
@@ -142,14 +147,13 @@ void sv_json_int(sv_text *t, const char *key, int64_t value) {
 
 void sv_json_real(sv_text *t, const char *key, double value) {
   char digits[40];
-  begin(t, key);
   if (!isfinite(value)) {
-    sv_puts(t, "null");
+    sv_json_null(t, key);
     return;
   }
-  for (int precision = 15; precision <= 17; precision++) {
+  begin(t, key);
+  for (int precision = 15; precision <= 17; precision++) { /* 17 always do */
     snprintf(digits, sizeof digits, "%.*g", precision, value);
-    if (precision == 17) break;
     double back = strtod(digits, NULL);
     if (back <= value && back >= value) break;
   }
@@ -159,20 +163,22 @@ void sv_json_real(sv_text *t, const char *key, double value) {
 void sv_json_float(sv_text *t, float value) {
   char digits[40];
   begin(t, NULL);
-  int n = isfinite(value) ? snprintf(digits, sizeof digits, "%.9g", (double)value)
-                          : snprintf(digits, sizeof digits, "null");
+  int n = snprintf(digits, sizeof digits, isfinite(value) ? "%.9g" : "null", (double)value);
   sv_put(t, digits, (size_t)n);
 }
 
-void sv_json_flag(sv_text *t, const char *key, bool value) {
+void sv_json_bool(sv_text *t, const char *key, bool value) {
   begin(t, key);
   sv_puts(t, value ? "true" : "false");
 }
 
-void sv_json_null(sv_text *t, const char *key) {
-  begin(t, key);
-  sv_puts(t, "null");
+void sv_json_class(sv_text *t, const char *key, const char *name, int64_t number) {
+  char digits[24];
+  snprintf(digits, sizeof digits, "%lld", (long long)number);
+  sv_json_string(t, key, number < 0 ? NULL : name ? name : digits);
 }
+
+void sv_json_null(sv_text *t, const char *key) { sv_json_string(t, key, NULL); }
 
 void sv_json_base64(sv_text *t, const char *key, const void *data, size_t n) {
   static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";

@@ -24,7 +24,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 SNAPSHOT = os.path.join(ROOT, "tests", "abi", "koofu.abi")
 ATTRIBUTE = '__attribute__((visibility("default")))'  # what KF_API expands to
 VERSIONS = re.compile(r"KF_VERSION\w*")  # macros that change with every release
-# Structs that callers allocate, but that are complete for good.
+# Structs that callers allocate but that will never grow.
 COMPLETE = {"kf_lambda": "a number and its unit", "kf_hits": "an element of the caller's array"}
 
 
@@ -36,12 +36,12 @@ class NotUnderstood(Exception):
 
 
 def all_headers(folder):
-    """The lines that include every header of a folder."""
+    """#include lines for all headers of a folder."""
     return "#define KF_EXPERIMENTAL\n" + "".join(f'#include "{name}"\n' for name in sorted(os.listdir(folder)))
 
 
 def preprocess(folder, cc):
-    """(code, defines): what the headers of a folder hold."""
+    """(code, defines) of the headers of a folder."""
     text = subprocess.run([cc, "-E", "-dD", "-I", folder, "-x", "c", "-"], check=True, input=all_headers(folder).encode(),
                           stdout=subprocess.PIPE).stdout.decode()
     ours, code, defines = False, [], {}
@@ -62,7 +62,7 @@ def words(text):
 
 
 def spell(tokens):
-    """Tokens with the usual spaces: 'const char *const *'."""
+    """Joins tokens with the usual spaces: 'const char *const *'."""
     text = " ".join(tokens)
     text = re.sub(r" ([,)\]\[])", r"\1", text)
     text = re.sub(r"([(\[*]) ", r"\1", text)
@@ -229,12 +229,12 @@ def check_snapshot(measured):
     if difference:
         return ["".join(difference) + "The interface has changed. If that is meant: tools/abi.py --write, "
                                       "and give the reason in CHANGELOG.md."]
-    print(f"the interface is that of the snapshot ({len(measured)} declarations)")
+    print(f"the interface matches the snapshot ({len(measured)} declarations)")
     return []
 
 
 def allocated_by_callers(found):
-    """Structs that end in _options, and those that functions take a pointer to and do not hand out themselves."""
+    """Structs whose name ends in _options, and those passed by pointer that no function returns."""
     taken, handed_out = set(), set()
     for text in found["function"].values():
         taken |= set(re.findall(r"(\w+) \*(?!\*)", text[text.index("("):]))
@@ -276,7 +276,7 @@ def main():
     parser.add_argument("--exports")
     todo = parser.parse_args()
     if sys.maxsize < 2**63 - 1:
-        print("left out: the snapshot is of 64-bit systems")
+        print("skipped: the snapshot is for 64-bit systems")
         return 77
     try:
         found, measured = measure(os.path.abspath(todo.include), todo.cc)

@@ -1,8 +1,8 @@
 #!/bin/sh
-# Everything that 'make torture' and 'make fuzz' need, in one folder, for a machine that has python3 and nothing
-# else: the programs with the C library they were built with, the corpora and the scripts.
-# usage: bundle.sh FOLDER   (a new one)
-# There:  FOLDER/run.sh torture [OPTION...]   (tests/torture/torture.py)
+# Puts everything that 'make torture' and 'make fuzz' need into one folder, for a machine with python3 alone: the
+# programs with their C library, the corpora and the scripts.
+# usage: bundle.sh FOLDER   (must not exist)
+# Then:   FOLDER/run.sh torture [OPTION...]   (tests/torture/torture.py)
 #         FOLDER/run.sh fuzz [OPTION...]      (fuzz/run.py)
 set -eu
 [ $# -eq 1 ] && [ ! -e "$1" ] || { sed -n 's/^# usage: //p' "$0" >&2; exit 2; }
@@ -10,7 +10,7 @@ mkdir -p "$1"
 out=$(cd "$1" && pwd)
 cd "$(dirname "$0")/.."
 jobs=${JOBS:-$(nproc 2> /dev/null || echo 2)}
-# The path of the dynamic linker is part of a program and cannot be relative; run.sh puts a link there.
+# The path of the dynamic linker in a program cannot be relative, so run.sh creates a link at that path.
 place='/tmp/koofu-bundle-lib'
 flags="-Wl,--dynamic-linker=$place/ld-linux-x86-64.so.2 -Wl,-rpath,$place -Wl,--disable-new-dtags"
 
@@ -18,7 +18,7 @@ cmake -S . -B build-bundle -G Ninja -DKOOFU_TESTS=ON -DCMAKE_EXE_LINKER_FLAGS="$
 cmake --build build-bundle -j "$jobs" --target koofu torture_faults > /dev/null
 cmake -S . -B build-bundle-fuzz -G Ninja -DCMAKE_C_COMPILER=clang -DKOOFU_FUZZ=ON -DCMAKE_EXE_LINKER_FLAGS="$flags" > /dev/null
 targets=$(sed -n 's/^set(FUZZ_TARGETS \(.*\))$/\1/p' fuzz/CMakeLists.txt)
-# shellcheck disable=SC2046,SC2086 # the list is meant to be split
+# shellcheck disable=SC2046,SC2086 # the list must be split
 cmake --build build-bundle-fuzz -j "$jobs" --target $(printf 'fuzz_%s ' $targets) > /dev/null
 
 mkdir -p "$out/lib" "$out/fuzz/bin" "$out/tests"

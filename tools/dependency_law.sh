@@ -4,8 +4,8 @@
 set -eu
 cd "$(dirname "$0")/.."
 
-# Which rooms the files of a room may include. Only `kernel` is so low that it needs the public headers themselves;
-# the others have them from base.h.
+# The rooms that files of a room may include. Only `kernel` includes the public headers itself; the others get them
+# from base.h.
 rooms_seen_by() {
   case $1 in
     kernel) echo 'kernel' ;;
@@ -23,7 +23,7 @@ rooms_seen_by() {
     synth) echo 'synth file base' ;;
     export) echo 'export search model stats file base' ;;
     info) echo 'info search model stats file base' ;;
-    *) echo "$1: a room that tools/dependency_law.sh does not know" >&2; exit 1 ;;
+    *) echo "$1: unknown room; add it to tools/dependency_law.sh" >&2; exit 1 ;;
   esac
 }
 
@@ -33,7 +33,7 @@ shown() { # ROOM HEADER
   [ "$2" = "$1/$1.h" ] || [ "$2" = base/json.h ] || [ "$2" = base/text.h ] || [ "$2" = search/gallery.h ]
 }
 
-# Headers in quotes or angle brackets that are ours: 'FILE:LINE HEADER'.
+# Included headers of this repository, in quotes or angle brackets: 'FILE:LINE HEADER'.
 includes() {
   grep -n '^[[:space:]]*#[[:space:]]*include' "$@" /dev/null |
     sed -n 's/^\([^:]*:[0-9]*\):[^"<]*["<]\([^">]*\)[">].*/\1 \2/p'

@@ -29,7 +29,7 @@ DIMS = (512, 448, 384, 320, 256, 224, 192, 160, 128, 112, 96, 80, 64, 56, 48, 40
 TICKS = (512, 256, 128, 64, 32, 16)
 BYTES = 4  # of an f32
 
-# A background of its own makes it readable on light and on dark pages.
+# With its own background it is readable on light and on dark pages.
 PAPER, EDGE, GRID, INK, FAINT = "#ffffff", "#d0d7de", "#e6e9ed", "#1f2328", "#59636e"
 RAW, KOOFU = "#8a6100", "#0b5cad"
 
@@ -42,7 +42,7 @@ def rows(folder, name):
 
 
 def measure(koofu, folder):
-    """For every set, what `koofu info` and `koofu eval` say; for the first, at all DIMS."""
+    """Figures of `koofu info` and `koofu eval` for every set, and for the first at all DIMS."""
 
     def run(*arguments):
         done = subprocess.run([koofu, *arguments], stdout=subprocess.PIPE)
@@ -111,7 +111,7 @@ def percent(share):
 
 
 def smallest(curve, raw):
-    """The point with the fewest dimensions that is still no worse than the raw space."""
+    """The point with the fewest dimensions that is no worse than the raw space."""
     return [r for r in curve if r["top1"] >= raw][-1]
 
 
@@ -141,7 +141,7 @@ def draw_curve(picture, first, curve, left, right, top, bottom):
     picture.text((left + right) / 2, bottom + 64, "dimensions kept, and bytes per embedding (f32)", 13, FAINT,
                  text_anchor="middle")
 
-    # The raw space has all dimensions; its line goes across to be compared with.
+    # The raw space has all dimensions; its line spans the panel for comparison.
     raw = first["raw_top1"]
     picture.line(left, y(raw), right, y(raw), RAW, stroke_width=2, stroke_dasharray="7 4")
     picture.text(left + 8, y(raw) + 20, f"raw, {first['dim_in']} dimensions: {percent(raw)}", 13.5, RAW,

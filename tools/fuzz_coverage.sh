@@ -1,13 +1,13 @@
 #!/bin/sh
-# Lines of each parser that the fuzz targets reach with the stored corpus, and with what fuzzing has added
-# to build-fuzz/corpus if that is there. Pages with the lines themselves: build-coverage/pages.
+# Lines of each parser that the fuzz targets reach with the stored corpus and, if it exists, build-fuzz/corpus. Annotated
+# sources: build-coverage/pages.
 # usage: fuzz_coverage.sh
 set -eu
 cd "$(dirname "$0")/.."
 build='build-coverage'
 jobs=${JOBS:-$(nproc 2> /dev/null || echo 2)}
 targets=$(sed -n 's/^set(FUZZ_TARGETS \(.*\))$/\1/p' fuzz/CMakeLists.txt)
-# What reads bytes from outside. Files that also write, such as model_file.c, have lines that no input can reach.
+# Files that parse foreign bytes. Those that also write, such as model_file.c, have lines that no input reaches.
 parsers='src/base/json.c src/base/json_read.c src/file/csv.c src/file/fields.c src/file/ids.c src/file/label_table.c src/file/label_text.c
          src/file/labels.c src/file/lines.c src/file/npy.c src/file/npz.c src/file/origin.c src/file/rules.c src/file/rules_header.c
          src/file/rules_sums.c src/file/rules_tensors.c src/file/safetensors_read.c
@@ -19,7 +19,7 @@ parsers='src/base/json.c src/base/json_read.c src/file/csv.c src/file/fields.c s
 
 cmake -S . -B $build -G Ninja -DCMAKE_C_COMPILER=clang -DKOOFU_TESTS=ON -DKOOFU_SIMD=OFF -DCMAKE_BUILD_TYPE=Debug \
   -DCMAKE_C_FLAGS='-fprofile-instr-generate -fcoverage-mapping' > /dev/null
-# shellcheck disable=SC2046,SC2086 # the list is meant to be split
+# shellcheck disable=SC2046,SC2086 # the list must be split
 cmake --build $build -j "$jobs" --target $(printf 'replay_%s ' $targets) > $build/build.log 2>&1 ||
   { cat $build/build.log; exit 1; }
 binary=

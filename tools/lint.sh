@@ -6,7 +6,7 @@ cd "$(dirname "$0")/.." || exit 1
 jobs=${JOBS:-$(nproc 2> /dev/null || echo 2)}
 failed=''
 
-# Files of the repository, and those that will be.
+# Tracked and new files of the repository.
 files() { git ls-files --cached --others --exclude-standard -- "$@" | while read -r file; do
   [ ! -f "$file" ] || echo "$file"
 done; }
@@ -26,7 +26,7 @@ step() { # NAME COMMAND...
 
 # --- warnings -------------------------------------------------------------------------------------
 
-# CMakeLists.txt asks for -Wall -Wextra -Wpedantic -Wconversion -Wshadow. The build with tests holds
+# CMakeLists.txt sets -Wall -Wextra -Wpedantic -Wconversion -Wshadow. The build with tests includes
 # every C file: library, command line, tests, examples and, as replays, the fuzz targets.
 warnings() { # COMPILER
   cmake -S . -B "build-lint-$1" -G Ninja -DKOOFU_TESTS=ON -DCMAKE_C_COMPILER="$1" \
@@ -34,8 +34,8 @@ warnings() { # COMPILER
     cmake --build "build-lint-$1" -j "$jobs" -- -k 0
 }
 
-# What is read though nothing was written to it, across files: a compiler that sees one file at a time must
-# take it that a function fills in what it is given, even where it fails.
+# Uninitialised values across files: with one file at a time, a compiler must assume that a function sets its out
+# parameters even when it fails.
 uninitialised() {
   cmake -S . -B build-lint-lto -G Ninja -DKOOFU_SHARED=OFF -DCMAKE_C_COMPILER=gcc -DCMAKE_AR="$(command -v gcc-ar)" \
     -DCMAKE_RANLIB="$(command -v gcc-ranlib)" -DCMAKE_C_FLAGS_RELEASE=-O2 \
@@ -43,11 +43,11 @@ uninitialised() {
     cmake --build build-lint-lto -j "$jobs" --target koofu
 }
 
-# Others include the headers under older standards, and from C++, with and without what is experimental.
+# Callers include the headers under older standards and from C++, with and without KF_EXPERIMENTAL.
 headers() {
   for header in include/*.h; do
     for language in 'c -std=c99' 'c -std=c11 -DKF_EXPERIMENTAL' 'c++ -std=c++11' 'c++ -std=c++11 -DKF_EXPERIMENTAL'; do
-      # shellcheck disable=SC2086 # the language is meant to be split
+      # shellcheck disable=SC2086 # the language must be split
       echo "#include \"${header#include/}\"" | clang -x $language -Iinclude -Weverything -Wno-c++98-compat \
         -Wno-documentation -Wno-padded -Wno-reserved-identifier -nostdinc++ -Werror -fsyntax-only - || return 1
     done
@@ -58,7 +58,7 @@ headers() {
 
 layout() { files '*.c' '*.h' | xargs clang-format --dry-run -Werror; }
 
-# One file a run, and compiled one way: clang-tidy 14 mixes up what it knows of several.
+# One file per run, with one set of flags: clang-tidy 14 confuses several.
 commands_once() {
   mkdir -p build-lint-clang/tidy && python3 - build-lint-clang/compile_commands.json \
     build-lint-clang/tidy/compile_commands.json << 'END'

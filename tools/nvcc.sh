@@ -1,6 +1,6 @@
 #!/bin/sh
 # Prints the path of nvcc: $NVCC, in PATH, below $CUDA_HOME or /usr/local/cuda, or among the Python packages of
-# this user or of build-nvcc, an environment for it alone. Says how to get it if there is none.
+# this user or of build-nvcc, an environment for it alone. If there is none, says how to install it.
 set -eu
 own=$(cd "$(dirname "$0")/.." && pwd)/build-nvcc
 wheels=$(python3 -c 'import site, sysconfig

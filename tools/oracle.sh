@@ -1,6 +1,5 @@
 #!/bin/sh
-# Live comparisons of the encoder with the reference (transformers on PyTorch): tests/oracle/*.py, or those
-# that are named.
+# Compares the encoder live with the reference (transformers on PyTorch): all of tests/oracle/*.py, or the named ones.
 # usage: oracle.sh BUILD [NAME...]
 set -eu
 cd "$(dirname "$0")/.."
@@ -8,7 +7,7 @@ build=$1
 shift
 python=$(tools/oracle_python.sh)
 
-# shellcheck disable=SC2046 # the list is meant to be split
+# shellcheck disable=SC2046 # the list must be split
 [ $# -gt 0 ] || set -- $(basename -s .py tests/oracle/*.py)
 failed=''
 for name in "$@"; do

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Installs the Debian or Ubuntu packages that the named groups need and that are not there yet.
+# Installs the missing Debian or Ubuntu packages of the named groups.
 # usage: packages.sh GROUP...   (build test browser mpi quick lint valgrind fuzz bench python peers)
 # shellcheck disable=SC2034 # the groups are used by name
 set -eu
@@ -43,5 +43,5 @@ if [ "$(id -u)" -ne 0 ]; then
 fi
 export DEBIAN_FRONTEND=noninteractive
 $root apt-get update -qq
-# shellcheck disable=SC2086 # the list is meant to be split
+# shellcheck disable=SC2086 # the list must be split
 $root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $missing > /dev/null

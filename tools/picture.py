@@ -17,7 +17,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 PICTURE = ROOT / "docs" / "architecture.svg"
 
-# What a room is for, in few words.
+# The purpose of each room, in few words.
 CAPTIONS = {
     "kernel": "hot loops: plain, AVX2, AVX-512, AMX",
     "base": "errors, memory, threads, files, JSON",
@@ -37,11 +37,11 @@ CAPTIONS = {
 }
 GUESTS = {"cli": "one file a command", "examples": "programs to start from"}
 INSIDERS = ("tests", "fuzz")  # may look into every room
-# What the data become, and in which room. A second line that begins with 'or' is another way.
+# Steps of the data, each with its room. A second line that begins with 'or' is an alternative.
 WALK = [(("files",), "file"), (("rows",), "file"), (("integers",), "stats"), (("moments",), "stats"),
         (("S_w, S_b",), "stats"), (("T",), "model"), (("mapped", "rows"), "model"),
         (("neighbours", "or prototypes"), "search"), (("accuracy",), "score")]
-# Where other rooms join it: the step above which they stand, what they bring.
+# Rooms that join: the step above which they stand, and what they add.
 JOINING = [(1, ("pictures,", "words"), "encode"), (5, ("λ, dimensions",), "choose")]
 
 LEGEND = ("An arrow: files of the one include a header of the other.",
@@ -59,7 +59,7 @@ STYLE = {
     ".box": ("fill:#f6f8fa;stroke:#afb8c1", "fill:#161b22;stroke:#484f58"),
     ".header": ("fill:#fff8e6;stroke:#c9a227", "fill:#2b2410;stroke:#9a7d1f"),
 }
-# The rooms of the walk have colours of their own, by which it is told where a step happens.
+# Rooms of the walk have colours of their own, which the steps share.
 TINTS = [("fill:#fdf1e3;stroke:#c77b2b", "fill:#2d1f10;stroke:#b5722b"), ("fill:#e6f1fc;stroke:#2f75bd", "fill:#10233a;stroke:#3d83cc"),
          ("fill:#efeafc;stroke:#7656c4", "fill:#211a38;stroke:#8467cf"), ("fill:#e6f5ea;stroke:#2e8b4f", "fill:#10291a;stroke:#3a9a5c"),
          ("fill:#fce8ec;stroke:#bf4a66", "fill:#331620;stroke:#c75873"), ("fill:#e3f4f4;stroke:#2a8686", "fill:#0f2a2b;stroke:#379494"),
@@ -69,7 +69,7 @@ TINTS = [("fill:#fdf1e3;stroke:#c77b2b", "fill:#2d1f10;stroke:#b5722b"), ("fill:
 
 
 def included(folder):
-    """The first part of every header in quotes that the C files of a folder include."""
+    """The folders of all quoted headers that the C files of a folder include."""
     found = set()
     for path in sorted(folder.glob("*.[ch]")):
         found |= set(re.findall(r'^\s*#\s*include\s*["<]([^"/>]+)/[^">]*[">]', path.read_text(encoding="utf-8"), re.M))
@@ -91,7 +91,7 @@ def level_of(house, room):
 
 
 def trunk_of(house):
-    """The longest chain, from the top; among equals the one that comes first by name."""
+    """The longest chain, from the top; among equals the first by name."""
     at = min(house, key=lambda room: (-level_of(house, room), room))
     chain = [at]
     while house[at]:
@@ -101,7 +101,7 @@ def trunk_of(house):
 
 
 def arrows_of(house):
-    """The includes that do not follow from others."""
+    """The includes that are not implied by others (transitive reduction)."""
     return [(room, other) for room in sorted(house) for other in sorted(house[room])
             if not any(other in everything_below(house, via) for via in house[room] - {other})]
 
@@ -178,7 +178,7 @@ def draw_house(d, house, top, kinds):
     def above(room):
         return top + (levels - 1 - places[room][1]) * (BOX + GAP)
 
-    # Each target has a height of its own in the gap above it and, for arrows from far above, a lane beside the trunk.
+    # Each target has its own height in the gap above it and, for arrows from far above, its own lane beside the trunk.
     arrows = arrows_of(house)
     far = sorted({to for of, to in arrows if places[of][1] > places[to][1] + 1})
     bent = sorted({to for of, to in arrows if places[of][0] + places[to][0] > 0} | set(far))
@@ -202,7 +202,7 @@ def draw_house(d, house, top, kinds):
 
 
 def draw_insiders(d, house, top, levels, above):
-    """The column of those who look into every room: at each level, which of its rooms they include."""
+    """The column of guests that see all rooms: at each level, which rooms they include."""
     x, height = WIDTH - MARGIN - INSIDE, levels * (BOX + GAP) - GAP
     seen = set().union(*(included(ROOT / name) for name in INSIDERS)) & set(house)
     d.box(x, top, INSIDE, height, "box")
@@ -310,9 +310,9 @@ def main(words):
     drawn = draw()
     if words == ["--check"]:
         if not PICTURE.exists() or PICTURE.read_text(encoding="utf-8") != drawn:
-            print("FAIL: docs/architecture.svg is not what the includes say now; draw it with tools/picture.py")
+            print("FAIL: docs/architecture.svg does not match the #include lines; draw it again with tools/picture.py")
             return 1
-        print("docs/architecture.svg is what the includes say")
+        print("docs/architecture.svg matches the #include lines")
     elif words:
         sys.exit(__doc__)
     else:

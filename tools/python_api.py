@@ -28,7 +28,7 @@ def documented(node):
 
 
 def public():
-    """(heading, module, names) in the order of the page."""
+    """(heading, module, names), in page order."""
     exported = {}
     for node in parse("__init__").body:
         if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("koofu._"):
@@ -49,7 +49,7 @@ def public():
 
 
 def signature(node, prefix, method):
-    """One line, or one for each argument."""
+    """A signature on one line, or on one line per argument."""
     arguments = node.args
     drop = method and not any(isinstance(d, ast.Name) and d.id == "staticmethod" for d in node.decorator_list)
     parts = []

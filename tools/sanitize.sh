@@ -1,7 +1,7 @@
 #!/bin/sh
 # The tests under AddressSanitizer with UBSan, then the threaded ones under ThreadSanitizer.
-# Left out: `memory` and copies_nothing (a sanitizer's own memory would be measured), and `install`
-# (it links programs that know nothing of sanitizers).
+# Left out: `memory` and copies_nothing (they would measure the sanitizer's memory), and `install` (it links programs
+# without sanitizers).
 set -eu
 cd "$(dirname "$0")/.."
 jobs=${JOBS:-$(nproc 2> /dev/null || echo 2)}
@@ -20,12 +20,12 @@ export UBSAN_OPTIONS=print_stacktrace=1
 export ASAN_OPTIONS=detect_stack_use_after_return=1:strict_string_checks=1
 build build-asan address,undefined,float-cast-overflow
 (cd build-asan && ctest --output-on-failure -j "$jobs" -E '^(memory|install|oracle|python)$')
-# Python has to load the runtime before the library.
-#   detect_leaks=0: the interpreter and numpy never free some of what they allocate, and every stack
-#     leads through them, so no suppression could tell their leaks from ours.
-#   allocator_may_return_null=1: the tests ask for more memory than there is, which is an exception.
-#   PYTHONMALLOC=malloc: each object of Python is a block of its own, so reads beyond it are seen.
-#   --capture=sys: what pytest has captured from descriptor 2 is lost when the process is aborted.
+# Python must load the runtime before the library.
+#   detect_leaks=0: the interpreter and numpy never free some of their memory, and all stacks lead through them, so
+#     suppressions could not tell their leaks from the library's.
+#   allocator_may_return_null=1: some tests request more memory than there is, and expect an exception.
+#   PYTHONMALLOC=malloc: each Python object is its own block, so that reads beyond it are detected.
+#   --capture=sys: otherwise captured output of descriptor 2 is lost when the process aborts.
 if [ "$cc" = gcc ]; then
   (cd build-asan && ASAN_OPTIONS=$ASAN_OPTIONS:detect_leaks=0:allocator_may_return_null=1 PYTHONMALLOC=malloc \
     LD_PRELOAD="$(gcc -print-file-name=libasan.so) $(gcc -print-file-name=libubsan.so)" \

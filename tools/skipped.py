@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What the last run of ctest skipped, and why: one line for each reason.
+"""Lists what the last run of ctest skipped: one line for each reason.
 
 usage: skipped.py BUILD
 

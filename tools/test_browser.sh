@@ -1,6 +1,6 @@
 #!/bin/sh
-# What a browser shows: the report, the page of a search, the page of koofu serve. A test that is skipped is a failure
-# here. axe-core comes from a package of PyPI, into build-browser; without it the tests go on with their own checks.
+# Tests in a browser: the report, the page of a search, the page of koofu serve. A skipped test is a failure here.
+# axe-core is installed from PyPI into build-browser; without it the tests have only their own checks.
 # usage: test_browser.sh BUILD [part of a test's name ...]
 set -eu
 cd "$(dirname "$0")/.."

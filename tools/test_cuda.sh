@@ -1,14 +1,14 @@
 #!/bin/sh
-# The tests of devices with the real plug-in: as it is; with one GPU offered several times, failing and out of memory
-# for real (tests/between); and under compute-sanitizer. A log of all of it is in BUILD/test-cuda.log. Two minutes.
-# usage: test_cuda.sh BUILD [suites, such as device_search; then these alone, as they are]
+# The device tests with the real plug-in: as it is; behind tests/between, which offers one GPU several times and makes
+# it fail and run out of memory; and under compute-sanitizer. The log is BUILD/test-cuda.log. Takes two minutes.
+# usage: test_cuda.sh BUILD [suites, such as device_search: only these, with the plug-in as it is]
 set -eu
 [ $# -ge 1 ] || { echo 'usage: test_cuda.sh BUILD [SUITE...]' >&2; exit 2; }
 build=$(cd "$1" && pwd)
 shift
 plugin=$build/libkoofu-cuda.so
 unit=$build/tests/unit_device
-[ -e "$plugin" ] || { echo "koofu: there is no $plugin; make cuda builds it" >&2; exit 1; }
+[ -e "$plugin" ] || { echo "koofu: $plugin is missing; make cuda builds it" >&2; exit 1; }
 some=$*
 if [ $# -eq 0 ]; then
   for source in "$(dirname "$0")"/../tests/test_device*.c; do
@@ -21,7 +21,7 @@ failed=$log.failed
 rm -f "$failed" "$log".*
 export KOOFU_TEST_PLUGIN="$plugin"
 
-# try SECONDS WHAT COMMAND...: runs it, and notes a failure. Tests for the twin alone end with 77.
+# try SECONDS WHAT COMMAND...: runs a command and notes a failure. Status 77: a test for the twin only.
 try() {
   seconds=$1 what=$2 status=0
   shift 2
@@ -30,7 +30,7 @@ try() {
   [ $status -eq 0 ] || [ $status -eq 77 ] || echo "$what: status $status" | tee -a "$failed"
 }
 
-# Behind a plug-in that shows the GPU several times and spoils it.
+# Behind the plug-in that offers the GPU several times and injects failures.
 between() {
   for suite in "$@"; do
     try 120 "$suite, between" env "KOOFU_TEST_PLUGIN=$build/tests/libkoofu-between.so" "KOOFU_BETWEEN=$plugin" \
@@ -38,8 +38,8 @@ between() {
   done
 }
 
-# check TOOL NAME [VARIABLE=VALUE...] -- COMMAND...: under a tool of compute-sanitizer, beside others; what it prints
-# goes to a file.
+# check TOOL NAME [VARIABLE=VALUE...] -- COMMAND...: under a tool of compute-sanitizer, in the background, with
+# output to a file.
 check() {
   tool=$1 name=$2
   shift 2
@@ -53,10 +53,10 @@ check() {
   ) > "$log.$tool.$name" 2>&1 &
 }
 
-# The plug-in by itself, and the tests: cases that reach all kernels, because the tools are slow, racecheck most of all.
+# The plug-in alone, and tests that reach all kernels; few, since the tools are slow, above all racecheck.
 sanitize() {
   if ! command -v compute-sanitizer > /dev/null; then
-    echo '=== compute-sanitizer is not there'
+    echo '=== compute-sanitizer is not installed'
     return 0
   fi
   for tool in memcheck initcheck racecheck; do

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Builds koofu-mpi and runs its sessions (tests/mpi/run.py), with Open MPI and, unless --short is given, with
-# MPICH if that is there.
+# Builds koofu-mpi and runs its sessions (tests/mpi/run.py), with Open MPI and, if it is installed and
+# without --short, with MPICH.
 # usage: test_mpi.sh BUILD [ARGUMENT OF run.py ...]
 set -eu
 cd "$(dirname "$0")/.."

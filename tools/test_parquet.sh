@@ -1,15 +1,15 @@
 #!/bin/sh
-# Reads .parquet files of pyarrow, polars, duckdb and pandas, and has them read ours: tests/parquet/check.py.
-# usage: test_parquet.sh BUILD [--golden | --speed [MILLIONS]]   (PYTHON: which one; python3 by default)
-#        --golden: writes tests/golden/parquet anew, with these programs
-#        --speed: reading their files beside .npy, with floors (tests/parquet/speed.py)
+# Reads .parquet files of pyarrow, polars, duckdb and pandas, and has them read koofu's: tests/parquet/check.py.
+# usage: test_parquet.sh BUILD [--golden | --speed [MILLIONS]]   (PYTHON: default python3)
+#        --golden: rewrites tests/golden/parquet with these programs
+#        --speed: speed of reading their files, beside .npy, with floors (tests/parquet/speed.py)
 set -eu
 cd "$(dirname "$0")/.."
 koofu=$PWD/$1/koofu
 venv=$PWD/build-parquet/venv
 
 if [ ! -e "$venv/ready" ]; then
-  echo "koofu: making a virtual environment in build-parquet" >&2
+  echo "koofu: creating a virtual environment in build-parquet" >&2
   "${PYTHON:-python3}" -m venv "$venv"
   "$venv/bin/pip" install -q -r tests/parquet/requirements.txt
   touch "$venv/ready"

@@ -1,7 +1,7 @@
 #!/bin/sh
-# The server in full: the long forms of tests/serve, clients of others (openai, tritonclient, prometheus_client,
+# All server tests: the long forms of tests/serve, third-party clients (openai, tritonclient, prometheus_client,
 # schemathesis) in a virtual environment in build-serve, and load.
-# usage: test_serve.sh BUILD [SECONDS]   (SECONDS of load, 60 by default; PYTHON: which one; python3 by default)
+# usage: test_serve.sh BUILD [SECONDS]   (SECONDS of load, 60 by default; PYTHON: default python3)
 set -eu
 cd "$(dirname "$0")/.."
 build=$PWD/$1
@@ -9,7 +9,7 @@ venv=$PWD/build-serve/venv
 export PYTHONDONTWRITEBYTECODE=1
 
 if [ ! -e "$venv/ready" ]; then
-  echo "koofu: making a virtual environment in build-serve" >&2
+  echo "koofu: creating a virtual environment in build-serve" >&2
   "${PYTHON:-python3}" -m venv "$venv"
   "$venv/bin/pip" install -q -r tests/serve/requirements.txt
   touch "$venv/ready"

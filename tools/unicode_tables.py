@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes src/encode/unicode_tables.c: what CLIP's tokenizer must know of Unicode.
+"""Writes src/encode/unicode_tables.c: the Unicode data that CLIP's tokenizer needs.
 
     python3 tools/unicode_tables.py > src/encode/unicode_tables.c
 
@@ -41,7 +41,7 @@ def matching(pattern):
 
 
 def combining_classes():
-    """From the order in which NFD puts two marks. The classes of marks that are old enough are known."""
+    """Combining classes, from the order in which NFD puts two marks; those of older marks are known."""
     low, high = "\u0334", "\u0345"  # classes 1 and 240
 
     def moves(a, b):
@@ -64,7 +64,7 @@ def combining_classes():
 
 
 def decompositions():
-    """Of everything but Hangul syllables, which have a formula."""
+    """Decompositions, except of Hangul syllables, which have a formula."""
     found = {c: [ord(x) for x in nfd(chr(c))] for c in POINTS if not 0xAC00 <= c < 0xD7A4}
     return {c: to for c, to in found.items() if to != [c]}
 
@@ -90,7 +90,7 @@ def compositions(found):
 
 
 def check(classes, decomposed, pairs):
-    """What unicode.c takes for granted."""
+    """Checks the assumptions of unicode.c."""
     for c, to in decomposed.items():
         assert len(to) <= 2 * len(chr(c).encode()), hex(c)
     lower = {c: lowercase(chr(c)) for c in POINTS}
@@ -102,7 +102,7 @@ def check(classes, decomposed, pairs):
 
 
 def versions(letters, lower, decomposed):
-    """Code points that came with a version of Unicode, and what it says of them."""
+    """Code points added in a version of Unicode, with their data."""
     signs = {"regular expressions": [("15.1", 0x2EBF0 in letters), ("16.0", 0xA7DA in letters), ("17.0", 0xA7CE in letters)],
              "lower case": [("15.1", True), ("16.0", lower[0xA7CB] != 0xA7CB), ("17.0", lower[0xA7CE] != 0xA7CE)],
              "normalisation": [("9.0", True), ("10.0", moved(0x1DF6)), ("13.0", 0x11938 in decomposed)]}
@@ -114,7 +114,7 @@ def moved(c):
 
 
 def numbers(kind, name, values, comment):
-    """An array; an element may be a tuple, for a struct."""
+    """Prints an array; tuples are elements of structs."""
     lines = [""]
     for v in values:
         text = ("{" + ",".join(map(str, v)) + "}" if isinstance(v, tuple) else str(v)) + ","

@@ -1,7 +1,7 @@
 #!/bin/sh
-# Builds the source archive and, from that alone, a wheel; bundles the libraries it needs (auditwheel), checks its
-# stable interface (abi3audit), installs it into a bare environment and tests it there. Leaves both in build-python/dist.
-# usage: wheel.sh   (PYTHON: which one; python3 by default)
+# Builds the source archive and, from it alone, a wheel; bundles libraries (auditwheel), checks the stable ABI
+# (abi3audit), and tests the wheel in a bare environment. Both are left in build-python/dist.
+# usage: wheel.sh   (PYTHON: default python3)
 set -eu
 cd "$(dirname "$0")/.."
 root=$PWD
@@ -18,7 +18,7 @@ fi
 PATH=$tools/bin:$PATH
 export PATH
 
-# Without a wheel in the folder that an earlier run has left there.
+# Remove the wheel of an earlier run.
 rm -rf "$work/raw" "$work/dist"
 echo 'koofu: the source archive, and a wheel of it'
 python -m build -q --sdist --outdir "$work/dist" .
@@ -35,6 +35,6 @@ rm -rf "$work/bare"
 "$python" -m venv "$work/bare"
 "$work/bare/bin/pip" install -q "$wheel" pytest
 "$work/bare/bin/koofu" --version
-# From a folder where nothing of the source is found by chance.
+# In a folder where the source is not found by accident.
 cd "$work/bare"
 PYTHONPATH='' bin/python -m pytest -q -p no:cacheprovider "$root/python/tests"

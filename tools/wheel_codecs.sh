@@ -1,7 +1,7 @@
 #!/bin/sh
-# Installs what reads pictures into a container of manylinux, where cibuildwheel builds. libspng, which its distribution
-# lacks, is built from its sources, at the commit of version 0.7.4.
-# usage: wheel_codecs.sh   (SPNG: a clone to take instead of the public one; PREFIX: where to put it, /usr/local by default)
+# Installs the picture libraries in the manylinux container of cibuildwheel. libspng, which the distribution lacks, is
+# built from source, at the commit of version 0.7.4.
+# usage: wheel_codecs.sh   (SPNG: a clone to use instead of the public one; PREFIX: default /usr/local)
 set -eu
 if command -v dnf > /dev/null; then
   dnf install -q -y libjpeg-turbo-devel libwebp-devel zlib-devel

@@ -1,15 +1,15 @@
-/* knn.c - the paper's table of search times, through the library as anybody would call it: rows in
- * an index, queries and answers on the host. See run.sh. Prints one line for each width and case:
+/* knn.c - the paper's table of search times, with ordinary calls of the library: rows in an index,
+ * queries and answers on the host. See run.sh. Prints one line for each width and case:
  *
  *     knn [--rows N] [--queries Q,…] [--k K,…] [--memory pinned,pageable,file] [--f16] [--limits]
  *         [--kind normal|clusters|outliers|copies] [--data FILE --asked FILE] [--check QUERIES]
  *         [--brute QUERIES] [--repeat R] [--plugin FILE] [--device NAME] [--folder DIR] DIM...
  *
- * --memory: queries are in page-locked memory, in any, or in a file in the page cache, which is then
- * read as well. --data, --asked: rows and queries of these files, again and again, in the place of
- * made-up ones. --check: so many queries are searched for on the CPU as well, and lists and scores
- * must be equal; --brute: so many are compared with all rows in f64. --limits: times must stay
- * within those in `peers`. The exit status is 1 if anything is wrong or too slow. */
+ * --memory: queries are in pinned memory, in pageable memory, or in a file in the page cache, whose
+ * reading is then included. --data, --asked: rows and queries of these files, repeated as needed,
+ * instead of random ones. --check: this many queries are also searched on the CPU, and lists and
+ * scores must be equal; --brute: this many are compared with all rows in f64. --limits: times must
+ * stay within those in `peers`. The exit status is 1 if anything is wrong or too slow. */
 #include "device/device_api.h"
 #include "koofu_comm.h"
 #include "made_rows.h"
@@ -18,12 +18,12 @@
 #include <time.h>
 #include <unistd.h>
 
-#define MOST_CASES 8u
+#define MAX_CASES 8u
 enum { PINNED, PAGEABLE, A_FILE, N_MEMORIES };
 static const char *const memories[] = {"pinned", "pageable", "file"};
 
 typedef struct numbers {
-  uint64_t value[MOST_CASES];
+  uint64_t value[MAX_CASES];
   uint32_t n;
 } numbers;
 
@@ -35,8 +35,8 @@ typedef struct settings {
 } settings;
 
 /* Figures measured elsewhere, seconds: the paper's, and FAISS 1.15 in fp32 on an H200, for 50,000
- * queries in 1,281,167 rows, k = 15; and what koofu must not exceed (0: only 20 times faster than
- * the paper, 18 times faster than FAISS). */
+ * queries in 1,281,167 rows, k = 15; and limits for koofu (0: it must only be 20 times faster than
+ * the paper and 18 times faster than FAISS). */
 static const struct peer {
   uint32_t dim;
   double paper, faiss, limit;
@@ -52,7 +52,7 @@ static double now(void) {
   return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* --- the plug-in by itself, for page-locked memory and what is left of the device's -------------- */
+/* --- the plug-in, for pinned memory and the free memory of the device ------------------------- */
 
 typedef struct locked {
   const kf_device_api *api;
@@ -89,7 +89,7 @@ typedef struct bench {
   kf_ctx *ctx;
   const locked *l;
   uint32_t dim;
-  float *rows, *queries; /* these in any memory */
+  float *rows, *queries; /* in pageable memory */
   kf_index *index;
   double build, first, memory; /* seconds; GB on the device */
 } bench;
@@ -97,7 +97,7 @@ typedef struct bench {
 /* One line. */
 typedef struct figures {
   const bench *b;
-  uint64_t queries, wrong, far; /* lists that differ from the CPU's; rows from brute force */
+  uint64_t queries, wrong, far; /* lists unlike the CPU's; rows unlike those of brute force */
   uint32_t k;
   int memory;
   double *times, candidates;
@@ -108,7 +108,7 @@ static int by_value(const void *a, const void *b) {
   return (x > y) - (x < y);
 }
 
-/* How many of the lists of some queries, spread over all, are not those of the CPU. */
+/* The number of lists, of some evenly spaced queries, that differ from the CPU's. */
 static uint64_t count_wrong(const bench *b, uint64_t queries, uint32_t k, const int64_t *rows,
                             const double *scores) {
   kf_ctx_options options = {.device = "cpu"};
@@ -147,7 +147,7 @@ static uint64_t count_far(const bench *b, uint64_t queries, uint32_t k, const in
   return wrong;
 }
 
-/* Whether the time is short enough, with the peers beside it. */
+/* Prints the time beside the peers'; returns whether it is short enough. */
 static int judge(const figures *f, double seconds) {
   const settings *s = f->b->s;
   int missed = 0, same = s->rows == 1281167 && f->queries == 50000 && f->k == 15;
@@ -182,7 +182,7 @@ static int print_line(const figures *f) {
   return bad || f->wrong > 0 || f->far > 0;
 }
 
-/* --- where queries come from ------------------------------------------------------------------ */
+/* --- queries ---------------------------------------------------------------------------------- */
 
 typedef struct file_job {
   char path[4096];
@@ -240,7 +240,7 @@ static void end_file(file_job *j) {
 
 /* --- cases ------------------------------------------------------------------------------------ */
 
-/* Searches `repeat` times; the first one before is not counted. */
+/* Searches `repeat` times after one search that is not counted. */
 static void time_case(figures *f, float *queries, file_job *file, int64_t *found, double *scores) {
   const bench *b = f->b;
   for (int i = -1; i < b->s->repeat; i++) {
@@ -259,14 +259,13 @@ static int run_case(const bench *b, uint64_t n, uint32_t k, int memory) {
   figures f = {.b = b, .queries = n, .k = k, .memory = memory};
   size_t size = n * b->dim * sizeof(float);
   file_job file;
-  bool pinned = memory != PAGEABLE; /* a file is read into page-locked memory */
+  bool pinned = memory != PAGEABLE; /* a file is read into pinned memory */
   float *queries = need(pinned ? b->l->api->host_alloc(b->l->dev, size) : malloc(size));
   int64_t *found = need(malloc(n * k * sizeof *found));
   double *scores = need(malloc(n * k * sizeof *scores));
   f.times = need(malloc((size_t)b->s->repeat * sizeof *f.times));
   memcpy(queries, b->queries, size);
-  if (b->s->check > 0)
-    sleep(2); /* the last check has kept all cores busy, and they are slower for a while */
+  if (b->s->check > 0) sleep(2); /* let the cores cool down after the last check */
   if (memory == A_FILE) write_file(&file, b, n);
   time_case(&f, queries, memory == A_FILE ? &file : NULL, found, scores);
   if (memory == A_FILE) end_file(&file);
@@ -290,7 +289,7 @@ static uint64_t most_queries(const settings *s) {
   return most;
 }
 
-/* Rows, their index, and a first search, which brings them to the device. */
+/* Rows, their index, and a first search, which copies them to the device. */
 static void make_index(bench *b) {
   const settings *s = b->s;
   uint64_t n = most_queries(s), few = n < 1000 ? n : 1000;
@@ -354,13 +353,13 @@ static numbers list_of(const char *text, int words) {
   numbers out = {.n = 0};
   char copy[256];
   snprintf(copy, sizeof copy, "%s", text);
-  for (char *at = copy, *word; (word = strsep(&at, ",")) != NULL && out.n < MOST_CASES;)
+  for (char *at = copy, *word; (word = strsep(&at, ",")) != NULL && out.n < MAX_CASES;)
     out.value[out.n++] =
         words ? place_of(memories, N_MEMORIES, "memory", word) : strtoull(word, NULL, 10);
   return out;
 }
 
-/* Takes one option; returns how many words it was, or 0 if it is none. */
+/* Parses one option; returns the number of words it took, 0 if it is unknown. */
 static int take(settings *s, int left, char **word) {
   if (strcmp(word[0], "--f16") == 0) return s->f16 = 1;
   if (strcmp(word[0], "--limits") == 0) return s->limits = 1;

@@ -1,5 +1,4 @@
-/* made_rows.h - rows for searches: made up, or those of a file, again and again; and a search that leaves
- * nothing to chance. */
+/* made_rows.h - rows for searches: random, or those of a file, repeated; and brute-force search. */
 #ifndef KF_BENCH_MADE_ROWS_H
 #define KF_BENCH_MADE_ROWS_H
 
@@ -26,7 +25,7 @@ static inline void check_ok(kf_ctx *ctx, kf_status status) {
   exit(1);
 }
 
-/* Calls work(job, i) for i = 0 … MAKERS-1, each in a thread of its own. */
+/* Calls work(job, i) for i = 0 … MAKERS-1, each on its own thread. */
 typedef struct maker {
   void (*work)(void *job, unsigned i);
   void *job;
@@ -47,7 +46,7 @@ static inline void make_all(void (*work)(void *job, unsigned i), void *job) {
   for (unsigned i = 0; i < MAKERS; i++) pthread_join(thread[i], NULL);
 }
 
-/* --- made up ---------------------------------------------------------------------------------- */
+/* --- random rows ------------------------------------------------------------------------------ */
 
 enum { KIND_NORMAL, KIND_CLUSTERS, KIND_OUTLIERS, KIND_COPIES, N_KINDS };
 static const char *const kinds[] = {"normal", "clusters", "outliers", "copies"};
@@ -60,7 +59,7 @@ static inline uint64_t mix(uint64_t x) {
   return x ^ x >> 33;
 }
 
-/* About normal, from one hash: eight uniform bytes. */
+/* Approximately normal, from the eight uniform bytes of one hash. */
 static inline float normal(uint64_t seed) {
   uint64_t x = mix(seed);
   uint64_t pairs = (x & 0x00ff00ff00ff00ffull) + (x >> 8 & 0x00ff00ff00ff00ffull);
@@ -106,7 +105,7 @@ static inline void fill_rows(float *rows, uint64_t n, uint32_t dim, uint64_t see
   make_all(fill_some, &job);
 }
 
-/* --- of a file -------------------------------------------------------------------------------- */
+/* --- rows of a file --------------------------------------------------------------------------- */
 
 static inline uint32_t file_dim(kf_ctx *ctx, const char *path) {
   kf_data *data;
@@ -130,7 +129,7 @@ static inline void repeat_some(void *job, unsigned part) {
            j->dim * sizeof *j->rows);
 }
 
-/* The rows of a file, again and again. */
+/* The rows of a file, repeated. */
 static inline void read_rows(kf_ctx *ctx, const char *path, float *rows, uint64_t n, uint32_t dim) {
   kf_data *data;
   check_ok(ctx, kf_data_open(ctx, &path, 1, NULL, &data));
@@ -165,7 +164,7 @@ static inline void brute_some(void *job, unsigned part) {
   }
 }
 
-/* How many of the k rows of a list are not the nearest ones by inner product, in f64. */
+/* The number of rows in a list that are not among the k nearest by inner product in f64. */
 static inline uint64_t brute_wrong(brute_job *job, const int64_t *list, uint32_t k) {
   uint64_t wrong = 0;
   make_all(brute_some, job);

@@ -1,10 +1,10 @@
-/* stats.c - statistics and a fit on a GPU and on the CPU, through the library as anybody would call
- * it, from a file in the page cache. See run.sh.
+/* stats.c - statistics and a fit on a GPU and on the CPU, with ordinary calls of the library, from
+ * a file in the page cache. See run.sh.
  *
  *     stats [--plugin FILE] [--repeat R] [--least MILLIONS] DATA
  *
- * Statistics and models must have the same bytes, and the device must add up at least so many million
- * rows a second; otherwise the exit status is 1. */
+ * Statistics and models must have the same bytes, and the device must process at least this many
+ * million rows per second; otherwise the exit status is 1. */
 #include "koofu_comm.h"
 #include "koofu_files.h"
 
@@ -13,14 +13,14 @@
 #include <string.h>
 #include <time.h>
 
-enum { MOST_REPEATS = 100 };
+enum { MAX_REPEATS = 100 };
 
 typedef struct side {
   const char *name;
   kf_ctx *ctx;
   kf_data *data;
-  double stats[MOST_REPEATS], fit[MOST_REPEATS]; /* seconds */
-  kf_bytes *of_stats, *of_model;                 /* as their files would be */
+  double stats[MAX_REPEATS], fit[MAX_REPEATS]; /* seconds */
+  kf_bytes *of_stats, *of_model;               /* as in their files */
 } side;
 
 static double now(void) {
@@ -72,7 +72,7 @@ static int by_size(const void *a, const void *b) {
   return (x > y) - (x < y);
 }
 
-/* Returns the million rows of a second. */
+/* Returns million rows per second. */
 static double tell(const char *what, const char *name, double *seconds, int n, uint64_t rows) {
   double first = seconds[0];
   qsort(seconds, (size_t)n, sizeof *seconds, by_size);
@@ -110,7 +110,7 @@ int main(int argc, char **argv) {
     else
       path = argv[i];
   }
-  if (path == NULL || repeat < 1 || repeat > MOST_REPEATS) {
+  if (path == NULL || repeat < 1 || repeat > MAX_REPEATS) {
     fprintf(stderr, "usage: stats [--plugin FILE] [--repeat R] [--least MILLIONS] DATA\n");
     return 2;
   }

@@ -64,7 +64,7 @@ def widths(sections):
 
 
 def cases(sections):
-    """Everything else that is searched; with how many survivors, if that is what it is about."""
+    """All other searches; with the number of survivors, where that matters."""
     rows = (
         ("rows in f16", "rows in f16", False),
         ("one query; 16; 1,000", "few queries", False),
@@ -106,7 +106,7 @@ def statistics(sections):
 
 
 def sentences(text, sections):
-    """The figures in what follows the tables."""
+    """The figures in the text after the tables."""
     large = lines_of(sections.get("13 million rows", ""))
     real = [lines_of(part) for title, part in sections.items() if title.startswith("real rows")]
     first = re.search(r" 768: index made in [\d.]+ s, brought to the device in ([\d.]+) s", sections[PAPER])
@@ -121,7 +121,7 @@ def sentences(text, sections):
 
 
 def put(text, table):
-    """The text with the table instead of the one that begins with the same line."""
+    """The text with the table that begins with the same line replaced."""
     begin = text.index(table[0])
     end = text.index("\n\n", begin)
     return text[:begin] + "\n".join(table) + text[end:]

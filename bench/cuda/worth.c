@@ -1,10 +1,11 @@
-/* worth.c - from which size on a GPU is faster than the CPU: what the thresholds of `auto` come from.
+/* worth.c - the size from which a GPU is faster than the CPU: the source of the thresholds of
+ * `auto`.
  *
  *     worth [--plugin FILE] [--threads N] [--only statistics|search|use]
  *
- * Each line is one call of the library on the CPU and on an open GPU, in milliseconds; `first` is the
- * first call on the GPU, which also copies there what stays. Medians of up to five. The size is that of
- * the thresholds: products for each thread. Answers are compared; the exit status is 1 if any differ. */
+ * Each line is one call of the library on the CPU and on an open GPU, in milliseconds; `first` is
+ * the first call on the GPU, including the copies that stay there. Medians of up to five. Sizes are
+ * in the unit of the thresholds, products per thread. The exit status is 1 if answers differ. */
 #include "koofu_comm.h"
 #include "koofu_files.h"
 #include "made_rows.h"
@@ -29,7 +30,7 @@ static int by_size(const void *a, const void *b) {
   return (x > y) - (x < y);
 }
 
-/* The median of up to five calls, of those that take less than a quarter of a second in all. */
+/* The median of up to five calls, fewer if they take more than a quarter of a second in all. */
 static double time_of(kf_ctx *ctx, call_fn call, void *job, void *out) {
   double times[5], sum = 0;
   int n = 0;
@@ -43,7 +44,7 @@ static double time_of(kf_ctx *ctx, call_fn call, void *job, void *out) {
   return times[n / 2];
 }
 
-#define LONGEST 0x1p40 /* products for each thread: seconds */
+#define LONGEST 0x1p40 /* products per thread: seconds */
 
 static void compare(const char *what, call_fn call, void *job, size_t size, double work) {
   if (work / kf_ctx_threads(cpu) > LONGEST) return;
@@ -120,7 +121,7 @@ typedef struct stats_job {
 static void add_up(kf_ctx *ctx, void *job, void *out) {
   stats_job *j = job;
   kf_data *data;
-  (void)out; /* stats.c compares */
+  (void)out; /* compared by stats.c */
   kf_stats_free(j->kept);
   check_ok(ctx,
            kf_data_open_memory(ctx, j->rows, j->n, j->dim, j->labels, NULL, j->classes, &data));

@@ -1,10 +1,10 @@
-"""A few-shot classifier with text: how much class names help, from one row of each class to sixteen.
+"""A few-shot classifier with text: how much class names help with one to sixteen rows per class.
 
 usage: few_shot.py [--rows X.npy --labels Y.npy --test-rows X.npy --test-labels Y.npy --text T.npy]
-                   [--shots 1,2,4,8,16] [--plot FILE.png]
+[--shots 1,2,4,8,16] [--plot FILE.png]
 
-Rows are embeddings of pictures, T.npy those of the class names, one for each class. Without files, a synthetic world
-like CLIP's takes their place.
+Rows are embeddings of pictures, T.npy those of the class names, one for each class. Without files,
+a synthetic world like CLIP's takes their place.
 """
 
 import argparse
@@ -15,11 +15,12 @@ import koofu
 
 
 def synthetic(classes=60, dim=128, seed=0):
-    """Pictures around class centres, words near the centres, and each kind a little to one side, as CLIP's are."""
+    """Pictures around class centres, words near the centres, and an offset between the two, as in
+    CLIP."""
     rng = np.random.default_rng(seed)
     centres = rng.normal(size=(classes, dim))
     offsets = 3 * rng.normal(size=(2, dim))  # what all pictures, and all words, have in common
-    spread = np.geomspace(6, 1.5, dim)  # pictures of a class differ more in some directions than in others
+    spread = np.geomspace(6, 1.5, dim)  # pictures of a class vary more in some directions
 
     def pictures(per_class):
         y = np.repeat(np.arange(classes), per_class)

@@ -1,10 +1,12 @@
-"""Retrieval in fewer dimensions: classes held out, queries against a gallery, FAISS beside it if it is installed.
+"""Retrieval in fewer dimensions: held-out classes, queries against a gallery, and FAISS for
+comparison if installed.
 
 usage: retrieval.py [--rows X.npy --labels Y.npy] [--dims 16,32,64,128] [--k 10] [--plot FILE.png]
 
-The map is fitted to one half of the classes; the others are searched: each row looks for its k nearest among all rows of
-these classes, and precision is the share that is of its own class. Without files, a synthetic world takes their place.
-With FAISS, the same mapped rows are searched by its flat index, which must find rows as near.
+The map is fitted to one half of the classes; the others are searched: each row looks for its k
+nearest among all rows of these classes, and precision is the share that is of its own class.
+Without files, a synthetic world takes their place. With FAISS, the same mapped rows are searched by
+its flat index, which must find rows as near.
 """
 
 import argparse

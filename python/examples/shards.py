@@ -1,10 +1,12 @@
-"""Many rows by shards: each shard becomes statistics on its own, in any order, and the sum is exact.
+"""Many rows in shards: statistics of each shard, in any order, with an exact sum.
 
-usage: shards.py [--rows 10000000] [--dim 256] [--classes 1000] [--shard 100000] [--workers 2] [--plot FILE.png]
+usage: shards.py [--rows 10000000] [--dim 256] [--classes 1000] [--shard 100000] [--workers 2]
+[--plot FILE.png]
 
-Shards are made when they are needed, by number, as they would be read from files or a store. Workers are processes;
-statistics travel between them as bytes. Memory is that of a shard for each worker, whatever the number of rows. At the
-end the model is compared with one of the same shards in another order: it has the same bytes.
+Shards are made when they are needed, by number, as they would be read from files or a store.
+Workers are processes; statistics travel between them as bytes. Memory is that of a shard for each
+worker, whatever the number of rows. At the end the model is compared with one of the same shards in
+another order: it has the same bytes.
 """
 
 import argparse

@@ -8,7 +8,7 @@
 array([0, 1, 2, 3])
 
 Data sets are arrays, which are not copied, or paths, which are read in C. Models, statistics,
-galleries and encoders may be used by any number of threads at once.
+galleries and encoders are thread-safe.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ if TYPE_CHECKING:
 
 
 def __getattr__(name: str) -> Any:
-    """``KooFu`` when it is first asked for: it needs scikit-learn, which nothing else does."""
+    """Imports ``KooFu`` on first use: it needs scikit-learn, which nothing else here does."""
     if name == "KooFu":
         return importlib.import_module("koofu.estimator").KooFu
     raise AttributeError(f"module 'koofu' has no attribute {name!r}")

@@ -19,15 +19,15 @@ def configure(
     device: Optional[str] = None,
     device_plugin: Optional[Union[str, os.PathLike[str]]] = None,
 ) -> None:
-    """Sets what all later calls in this process use. None of it changes a bit of any result.
+    """Settings for all later calls in this process. They never change a bit of a result.
 
-    :param threads: for each call; None: one for each processor that the process may use.
-    :param instructions: ``"plain"``, ``"avx2"``, ``"avx512"`` or ``"amx"``; None: the best there is.
-    :param any_encoder: what is opened or loaded from now on goes together with embeddings of any
-        encoder.
-    :param device: ``"cpu"``, ``"cuda"``, ``"cuda:1"`` or several, ``"cuda:0,cuda:1"``; an OSError says what
-        is missing. None: the first GPU, where that is faster and there is one.
-    :param device_plugin: the file of the plug-in for GPUs; None: it is looked for.
+    :param threads: per call; None: one per processor that this process may use.
+    :param instructions: ``"plain"``, ``"avx2"``, ``"avx512"`` or ``"amx"``; None: the best one.
+    :param any_encoder: embeddings of different encoders may be mixed, in what is opened or loaded
+        from now on.
+    :param device: ``"cpu"``, ``"cuda"``, ``"cuda:1"`` or several, ``"cuda:0,cuda:1"``; OSError if
+        one is missing. None: the first GPU, where there is one and it is faster.
+    :param device_plugin: the file of the plug-in for GPUs; None: searched for.
 
     >>> import koofu
     >>> koofu.configure(threads=1)
@@ -47,5 +47,5 @@ def configure(
 
 
 def threads() -> int:
-    """How many threads a call uses."""
+    """The number of threads that a call uses."""
     return int(_koofu.threads()[0])

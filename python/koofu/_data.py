@@ -1,4 +1,4 @@
-"""Data sets: arrays where they are, or files that are read in C."""
+"""Data sets: arrays, which are not copied, or files, which are read in C."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from koofu._types import F32, I32, Labels, Path, Rows, fs, is_path, one_of
 _SKIP = {"error": 0, "skip": 1}
 _ORDER = {None: 0, "number": 1, "name": 2, "given": 3}
 DTYPES = {"float32": 0, "float16": 1, "bfloat16": 2}
-_TAKEN = ("__arrow_c_stream__", "__arrow_c_array__", "__dlpack__")
+_INTERFACES = ("__arrow_c_stream__", "__arrow_c_array__", "__dlpack__")
 
 
 def as_rows(X: Rows, what: str = "X") -> Any:
-    """What the extension takes rows from: an array of numpy, or a capsule."""
+    """Rows for the extension: a numpy array or a capsule."""
     X = _as_array(X)
     return X if isinstance(X, np.ndarray) else _koofu.rows(X, what)
 
 
 def _as_array(X: Rows) -> Any:
-    """An object that has rows; copies only lists and tables of columns."""
+    """An object with rows; copies only lists and tables with several columns."""
     if isinstance(X, (list, tuple)):
         return np.asarray(X, dtype=np.float64)
     if hasattr(X, "columns") and hasattr(X, "to_numpy"):  # a table of pandas or polars
         return X[X.columns[0]] if len(X.columns) == 1 else np.asarray(X.to_numpy())
-    if isinstance(X, np.ndarray) or any(hasattr(X, name) for name in _TAKEN):
+    if isinstance(X, np.ndarray) or any(hasattr(X, name) for name in _INTERFACES):
         return X
     try:
         return memoryview(X)
@@ -38,7 +38,7 @@ def _as_array(X: Rows) -> Any:
 
 
 def _paths(value: Any, what: str) -> Optional[list[bytes]]:
-    """One path or a list of them, or None if it is neither."""
+    """Paths, from one path or a list of them; None if the value is neither."""
     if is_path(value):
         return [fs(value)]
     if isinstance(value, (list, tuple)) and value and all(is_path(v) for v in value):
@@ -47,9 +47,9 @@ def _paths(value: Any, what: str) -> Optional[list[bytes]]:
 
 
 class Data:
-    """Rows with labels: an array as it is, or files that are read block by block in C.
+    """Rows with labels: an array, which is not copied, or files, read block by block in C.
 
-    Everything that takes rows takes a path or an array directly; a ``Data`` is for options.
+    All functions that take rows also take a path or an array; a ``Data`` is for options.
 
     :param X: a 2-D array of float16, float32 or float64 (numpy, or anything with the buffer
         protocol, DLPack or Arrow), which is not copied and must not change; or a path, a folder, a
@@ -57,19 +57,19 @@ class Data:
     :param y: integers, strings or categories; for files, paths of label files.
     :param classes: class names. Integers index the list; strings must be in it. For files, a text
         file with one name per line.
-    :param ids: a name for each row (arrays only; files may have ids inside).
+    :param ids: a name for each row (arrays only; files may contain ids).
     :param zero_rows: ``"error"``, or ``"skip"`` to leave out zero rows (in files also rows with NaN
         or infinite values).
     :param unlabelled: ``"error"``, or ``"skip"`` for rows without a label: negative numbers, None.
     :param unknown: ``"error"``, or ``"skip"`` for rows whose label is not in ``classes``.
-    :param tensor, label_tensor: names inside ``.safetensors`` and ``.npz``; ``tensor`` is also the
-        column of rows in ``.parquet``.
-    :param label_column: the column of ``.csv`` and ``.tsv`` label files, by name or number, and that
-        of labels in ``.parquet``.
+    :param tensor, label_tensor: the arrays with rows and labels in ``.safetensors`` and ``.npz``;
+        ``tensor`` is also the column of rows in ``.parquet``.
+    :param label_column: the column of labels in ``.csv`` and ``.tsv`` label files (a name or a
+        number) and in ``.parquet``.
     :param id_column: the column of ids in ``.parquet``.
     :param only: a text file with class names: rows of other classes are left out.
-    :param order: ``"number"``, ``"name"`` or ``"given"``: in which order the files are.
-    :param inner_labels: use the labels inside the files.
+    :param order: the order of the files: ``"number"``, ``"name"`` or ``"given"``.
+    :param inner_labels: use labels inside the files.
 
     >>> import numpy as np, koofu
     >>> data = koofu.Data(np.eye(4, 8, dtype="f4"), ["cat", "dog", "cat", "dog"])
@@ -103,7 +103,7 @@ class Data:
         paths = _paths(X, _what)
         if paths is not None:
             if ids is not None:
-                raise ValueError("ids are for arrays; files have theirs inside")
+                raise ValueError("ids are for arrays; files contain their own")
             options = {
                 "classes": None if classes is None else self._class_file(classes),
                 "tensor": tensor,
@@ -120,7 +120,8 @@ class Data:
             self._capsule = _koofu.data_open(paths, self._label_files(y), options)
             return
         for name, value in (("tensor", tensor), ("label_tensor", label_tensor), ("only", only),
-                            ("label_column", label_column), ("id_column", id_column), ("order", order)):
+                            ("label_column", label_column), ("id_column", id_column),
+                            ("order", order)):
             if value is not None:
                 raise ValueError(f"{name} is for files, but X is an array")
         if is_path(classes):
@@ -186,13 +187,13 @@ class Data:
         return bool(_koofu.data_info(self._capsule)[5])
 
     def labels(self) -> I32:
-        """The class number of each row; -1: none."""
+        """The class number of each row; -1 without a label."""
         out = np.empty(len(self), dtype=np.int32)
         _koofu.data_labels(self._capsule, out)
         return out
 
     def rows(self, first: int = 0, n: Optional[int] = None) -> F32:
-        """Rows ``first`` to ``first + n - 1`` as a float32 array, a copy."""
+        """A copy of rows ``first`` to ``first + n - 1``, as float32."""
         total, dim = self.shape
         if not 0 <= first <= total:
             raise ValueError(f"first is {first}; there are {total} rows")
@@ -205,8 +206,8 @@ class Data:
         return out
 
     def save(self, path: Path, dtype: str = "float32") -> None:
-        """Writes a ``.safetensors`` data set with labels, class names and ids; or, by the ending of
-        the path, a ``.parquet`` with columns ``embedding``, ``label`` and ``id``.
+        """Writes a ``.safetensors`` data set with labels, class names and ids or, if the path ends
+        in ``.parquet``, a table with columns ``embedding``, ``label`` and ``id``.
 
         :param dtype: ``"float32"``, ``"float16"`` or, not in ``.parquet``, ``"bfloat16"``.
         """
@@ -218,7 +219,7 @@ class Data:
 
 
 def open_data(X: Rows, y: Labels = None, what: str = "X", **options: Any) -> Data:
-    """X itself if it is a data set; otherwise one of X and y."""
+    """X itself if it is a data set; otherwise a data set of X and y."""
     if isinstance(X, Data):
         given = [name for name, value in options.items() if value not in (None, "error")]
         if y is not None or given:
@@ -230,7 +231,7 @@ def open_data(X: Rows, y: Labels = None, what: str = "X", **options: Any) -> Dat
 
 
 def rows_or_data(X: Rows) -> Any:
-    """What functions over models take: a capsule of a data set, or an array."""
+    """Rows for the functions of the extension that stream: a capsule or a numpy array."""
     if isinstance(X, np.ndarray):
         return X
     if isinstance(X, Data):
@@ -241,7 +242,7 @@ def rows_or_data(X: Rows) -> Any:
 
 
 def count_rows(rows: Any) -> int:
-    """The number of rows of what :func:`rows_or_data` gives."""
+    """The number of rows of a result of :func:`rows_or_data`."""
     if isinstance(rows, np.ndarray) and rows.ndim == 2:
         return int(rows.shape[0])
     if isinstance(rows, np.ndarray):

@@ -18,14 +18,14 @@ class Encoder:
     """A CLIP or SigLIP model as Hugging Face publishes it: a folder with ``config.json`` and
     ``model.safetensors``.
 
-    The same embeddings to the bit, whatever the machine, the threads and the company of a picture.
-    An encoder never changes, and any number of threads may use it at once. After ``pickle`` it loads
-    its folder again.
+    Embeddings are the same to the bit on every machine, with any number of threads, and whatever
+    else is encoded in the same call. An encoder is immutable and thread-safe. Unpickling loads the
+    folder again.
 
     :param folder: the folder of the model.
     :param precision: ``"bfloat16"`` (the default) or ``"float32"``.
     :param images, text: which towers to load.
-    :param max_pixels: refuse larger pictures; None: as Pillow does.
+    :param max_pixels: refuse pictures with more pixels; None: Pillow's limit.
     """
 
     __slots__ = ("_capsule", "_info", "_arguments", "__weakref__")
@@ -51,17 +51,17 @@ class Encoder:
 
     @property
     def image_size(self) -> Optional[int]:
-        """Pixels of a side, as the tower sees pictures; None without an image tower."""
+        """Side of the image tower's input in pixels; None without an image tower."""
         return int(self._info[1]) or None
 
     @property
     def context(self) -> Optional[int]:
-        """Tokens of a text; None without a text tower."""
+        """Tokens per text; None without a text tower."""
         return int(self._info[2]) or None
 
     @property
     def checksum(self) -> int:
-        """The same for encoders that give the same embeddings."""
+        """Equal for encoders that give the same embeddings."""
         return int(self._info[5])
 
     @property
@@ -72,11 +72,11 @@ class Encoder:
     def images(self, pictures: Any, *, bad: str = "error") -> F32:
         """Embeddings of pictures, ``(n, dim)``, not of unit length.
 
-        :param pictures: a list of paths, or of pictures in memory: the bytes of JPEG, PNG or WebP
-            files, PIL images, or uint8 arrays of height, width and three colours. One picture by
-            itself gives one row.
-        :param bad: ``"error"``, or ``"zero"`` for rows of zeros where a picture cannot be read;
-            each is then noted in the log.
+        :param pictures: a list of paths or of pictures in memory: the bytes of JPEG, PNG or WebP
+            files, PIL images, or uint8 arrays of height, width and three colours. A single picture
+            gives one row.
+        :param bad: ``"error"``, or ``"zero"``: a picture that cannot be read gives a row of zeros
+            and a line in the log.
         """
         skip = one_of(bad, {"error": 0, "zero": 1}, "bad")
         listed = _list_of(pictures)
@@ -89,7 +89,7 @@ class Encoder:
         return out
 
     def texts(self, texts: Union[str, Sequence[str]]) -> F32:
-        """Embeddings of texts, ``(n, dim)``, not of unit length. One text gives one row."""
+        """Embeddings of texts, ``(n, dim)``, not of unit length. A single text gives one row."""
         listed = [texts] if isinstance(texts, str) else list(texts)
         for i, text in enumerate(listed):
             if not isinstance(text, str):
@@ -113,16 +113,16 @@ class Encoder:
               normalize: bool = False, skip_bad: bool = False, resume: bool = True,
               label_key: Optional[str] = None,
               metadata: Optional[Path] = None) -> dict[str, int]:
-        """Embeds pictures, folders of them (whose folders are classes), WebDataset archives (``.tar``)
-        or patterns into a ``.safetensors`` data set, a shard at a time; goes on where an earlier run
-        has stopped. ``"shards/{0000..0127}.tar"`` names many archives.
+        """Embeds pictures into a ``.safetensors`` data set, shard by shard, and resumes an
+        interrupted run. Paths are pictures, folders (subfolders are classes), WebDataset archives
+        (``.tar``) or patterns; ``"shards/{0000..0127}.tar"`` names many archives.
 
         Returns how many rows were written, skipped, resumed and reused.
 
-        :param label_key: of the JSON beside pictures in archives: whose value is the class; None:
-            what ``.cls`` says.
-        :param metadata: a file that gets a line of JSON for each row: its number, id, class, and the
-            text and JSON beside the picture in its archive.
+        :param label_key: the key of the class in the JSON of samples in archives; None: the class
+            is in ``.cls``.
+        :param metadata: a file that gets a line of JSON for each row: number, id, class, and the
+            text and JSON of its sample in the archive.
         """
         listed = [fs(paths)] if is_path(paths) else [fs(p) for p in paths]  # type: ignore
         options = {
@@ -148,23 +148,20 @@ def _load(folder: Path, precision: Optional[str], images: bool, text: bool,
 
 
 def _list_of(pictures: Any) -> list[Any]:
-    """A list of pictures; one by itself is a list of one."""
-    if is_path(pictures) or hasattr(pictures, "convert"):
-        return [pictures]
-    if isinstance(pictures, (bytearray, memoryview)):
-        return [pictures]
-    if isinstance(pictures, np.ndarray):
-        return [pictures] if pictures.ndim in (1, 3) else list(pictures)
-    return list(pictures)
+    """A list of pictures; a single one becomes a list of one."""
+    single = is_path(pictures) or hasattr(pictures, "convert") or (
+        pictures.ndim in (1, 3) if isinstance(pictures, np.ndarray)
+        else isinstance(pictures, (bytearray, memoryview)))
+    return [pictures] if single else list(pictures)
 
 
 def _in_memory(picture: Any, number: int) -> Any:
-    """What the extension takes: a contiguous buffer."""
+    """A picture as a contiguous buffer, for the extension."""
     if hasattr(picture, "convert"):  # PIL
         return np.ascontiguousarray(picture.convert("RGB"), dtype=np.uint8)
     if isinstance(picture, np.ndarray):
         if picture.dtype != np.uint8:
-            raise TypeError(f"picture {number} has the dtype {picture.dtype}; pixels are uint8")
+            raise TypeError(f"picture {number} has the dtype {picture.dtype}; pixels must be uint8")
         return np.ascontiguousarray(picture)
     if isinstance(picture, (bytes, bytearray, memoryview)):
         return picture

@@ -11,11 +11,10 @@ _log = logging.getLogger("koofu")
 
 
 class KooFuError(Exception):
-    """What the library says when something cannot be done.
+    """An error of the library.
 
-    Errors about what was given (arrays, arguments, contents of files) are also
-    :class:`ValueError`, those of the system :class:`OSError`, and those of memory
-    :class:`MemoryError`.
+    Errors about arguments, arrays and the contents of files are also :class:`ValueError`, those of
+    the system :class:`OSError`, and those of memory :class:`MemoryError`.
 
     >>> import koofu
     >>> try:
@@ -25,7 +24,7 @@ class KooFuError(Exception):
     input/output error True
     """
 
-    #: What kind of error it is, in words: ``"bad data"``.
+    #: The kind of error in words, such as ``"bad data"``.
     status: str
     #: The same as a number, a ``kf_status`` of the library.
     code: int
@@ -47,7 +46,7 @@ class KooFuError(Exception):
 
 
 class KooFuValueError(KooFuError, ValueError):
-    """Arguments, rows or files that are not what they must be."""
+    """Invalid arguments, rows or files."""
 
 
 class KooFuOSError(KooFuError, OSError):
@@ -66,7 +65,7 @@ _CLASSES: dict[int, type[KooFuError]] = {
     5: KooFuValueError,
 }
 
-# What a caller can do about it, by kf_hint.
+# What the caller can do, by kf_hint.
 _HINTS: dict[int, str] = {
     1: "zero_rows='skip' leaves such rows out",
     2: "unlabelled='skip' leaves such rows out",
@@ -83,19 +82,19 @@ _HINTS: dict[int, str] = {
     13: "give the rows instead of statistics",
     14: "set it with lambda_=",
     15: "give alpha= as a number",
-    16: "resume=False starts again",
+    16: "resume=False starts from the beginning",
     17: "skip_bad=True leaves such pictures out",
     18: "max_pixels= raises the limit",
     19: "spoken= takes a file of lines 'CLASS<tab>NAME'",
     20: "spoken= gives classes other names, and repeats= allows it",
     21: "method='paper' selects it",
     22: "give one with temperature=",
-    23: "order='number' sorts them by number, order='given' leaves them as they are",
+    23: "order='number' sorts them by number, order='given' keeps the order given",
     24: "label_column= says which column holds the labels",
     25: "koofu.configure(any_encoder=True) allows it",
     26: "centre='mean' centres them",
     27: "write to another file",
-    28: "Gallery.compact makes one file of it",
+    28: "Gallery.compact merges the changes into the file",
 }
 
 
@@ -103,7 +102,7 @@ def _make(code: int, message: str, hint: int) -> KooFuError:
     """The exception for a status; called by the extension."""
     if not message:
         message = _koofu.status_name(code)
-    # Of an array, zero rows can be skipped, and nothing else.
+    # In arrays only zero rows can be skipped.
     if hint == 1 and message.startswith("row ") and not message.endswith("zero"):
         hint = 0
     if hint in _HINTS:
@@ -112,7 +111,7 @@ def _make(code: int, message: str, hint: int) -> KooFuError:
 
 
 def _note(message: str) -> None:
-    """Notes that are not errors go to the logger ``koofu``."""
+    """Passes a note of the library to the logger ``koofu``."""
     _log.info("%s", message)
 
 

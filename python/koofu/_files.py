@@ -1,4 +1,4 @@
-"""Files: what is in one, and whether it is sound."""
+"""Files: what is in one, and whether it is valid."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _PRIORS = {0: None, 1: "equal", 2: "training"}
 
 @dataclass(frozen=True)
 class Info:
-    """What is in a file. None: it does not say, or such files have no such thing."""
+    """What is in a file. None: not known, or not applicable to this kind of file."""
 
     path: str
     #: ``"npy"``, ``"npz"``, ``"safetensors"``, ``"parquet"``, ``"fvecs"``, ``"fbin"``, ``"tar"``,
@@ -24,12 +24,12 @@ class Info:
     #: ``"embeddings"``, ``"labels"``, ``"data set"``, ``"statistics"``, ``"model"``, ``"gallery"``,
     #: ``"answers"``, ``"tensors"``, ``"table"``, ``"archive"`` or ``"lines"``.
     kind: str
-    #: Of the file.
+    #: Size of the file.
     bytes: int
     rows: int
     dim: Optional[int]
     classes: Optional[int]
-    #: Columns of mapped rows: of models, and of galleries.
+    #: Columns of mapped rows (models) or of its own rows (galleries).
     dim_out: Optional[int]
     #: Whether rows have ids.
     ids: bool
@@ -42,19 +42,19 @@ class Info:
     metric: Optional[str]
     #: The encoder that made the embeddings.
     encoder: Optional[str]
-    #: Of what the file holds, 16 hexadecimal digits.
+    #: A checksum of the contents, 16 hexadecimal digits.
     checksum: Optional[str]
     #: The version that fitted the map, such as ``"koofu 0.2.0"``.
     fitted_by: Optional[str]
-    #: The checksum of the statistics that it was fitted from.
+    #: The checksum of the statistics the map was fitted to.
     fitted_from: Optional[str]
-    #: Of models with text: the checksum of that (:attr:`koofu.Text.checksum`).
+    #: Models with text: the checksum of the text (:attr:`koofu.Text.checksum`).
     text_from: Optional[str]
-    #: The checksum of the encoder, prompts and classes that the text was made of.
+    #: The checksum of the encoder, prompts and classes that the text was made from.
     text_made_with: Optional[str]
-    #: ``(name, dtype, shape)`` of each array; of tables, of each column.
+    #: ``(name, dtype, shape)`` of each array or, in tables, each column.
     tensors: list[tuple[str, str, tuple[int, ...]]]
-    #: All that the file says of itself, as text.
+    #: The metadata of the file, as strings.
     metadata: dict[str, str]
 
 
@@ -93,8 +93,7 @@ def _describe(path: Path, verify: bool) -> Info:
 def info(path: Path) -> Info:
     """Describes any file that koofu reads or writes, from its header.
 
-    Statistics, models and galleries are read whole, so a description also says that the file is
-    sound.
+    Statistics and models are read whole, so a description also means that the file is valid.
 
     >>> import numpy as np, koofu, os, tempfile
     >>> path = os.path.join(tempfile.mkdtemp(), "rows.npy")
@@ -107,9 +106,9 @@ def info(path: Path) -> Info:
 
 
 def verify(path: Path) -> Info:
-    """Reads all of a file, and raises a :class:`koofu.KooFuValueError` that says what is wrong first.
+    """Reads all of a file, and raises a :class:`koofu.KooFuValueError` for the first fault.
 
-    Beyond :func:`info`, every row must be finite and have a length, every label must be a class and
-    every id text; an array of an ``.npz`` must have its checksum, an archive its end.
+    Beyond :func:`info`, all rows must be finite and non-zero, all labels be classes, all ids be
+    UTF-8; arrays of an ``.npz`` must match their checksums, and archives be complete.
     """
     return _describe(path, True)

@@ -15,7 +15,7 @@ from koofu._model import Model
 from koofu._types import F64, I32, I64, AnyArray, Labels, Path, Rows, fs, is_path, one_of
 
 _METRICS = {None: 0, "cosine": 1, "euclidean": 2, "inner": 3}
-_MOST = 1024
+_MAX_K = 1024
 
 
 class Hits(NamedTuple):
@@ -29,14 +29,14 @@ class Hits(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Ranges:
-    """All rows that are near enough to each of some queries, best first: those of query ``i`` are
+    """All rows near enough to each query, best first: those of query ``i`` are
     ``rows[indptr[i]:indptr[i + 1]]``.
 
-    This is how sparse matrices lie in memory:
+    This is the layout of sparse matrices:
     ``scipy.sparse.csr_array((r.scores, r.rows, r.indptr), shape=(len(r), len(gallery)))``.
     """
 
-    #: Where the answers of each query begin, and the end of the last, ``(n + 1,)``.
+    #: Start of the answers of each query, and the end of the last, ``(n + 1,)``.
     indptr: I64
     #: Row numbers of the gallery.
     rows: I64
@@ -56,16 +56,16 @@ class Ranges:
         return Hits(self.rows[at], self.scores[at])
 
     def __iter__(self) -> Iterator[Hits]:
-        """The answers of one query after the other."""
+        """Iterates over the answers of each query."""
         return (self[i] for i in range(len(self)))
 
 
 class Unique(NamedTuple):
     """Groups of near-duplicates."""
 
-    #: The lowest row of the group of each row, ``(n,)``; itself, if it stands alone or first.
+    #: The lowest row of the group of each row, ``(n,)``; itself if it is alone or the first.
     first: I64
-    #: Groups of two rows or more.
+    #: Groups of two or more rows.
     groups: int
     #: Rows that are not the first of their group.
     copies: int
@@ -74,7 +74,7 @@ class Unique(NamedTuple):
 
     @property
     def keep(self) -> I64:
-        """The first row of each group, and the rows that stand alone."""
+        """The first row of each group, and the rows without duplicates."""
         return np.flatnonzero(self.first == np.arange(len(self.first)))
 
 
@@ -85,11 +85,11 @@ class Change(NamedTuple):
     rows: int
     added: int
     removed: int
-    #: Ids that were to be removed and that no row has.
+    #: Ids to remove that no row has.
     missing: int
-    #: Bytes that were written.
+    #: Bytes written.
     bytes: int
-    #: Files with changes afterwards; :meth:`Gallery.compact` makes one file of them.
+    #: Files with changes afterwards; :meth:`Gallery.compact` merges them.
     changes: int
 
 
@@ -104,7 +104,7 @@ class Filter:
         self._rows = rows
 
     def __len__(self) -> int:
-        """Rows that take part."""
+        """The number of rows that take part."""
         return self._rows
 
     def __repr__(self) -> str:
@@ -112,10 +112,10 @@ class Filter:
 
 
 class Gallery:
-    """Rows to search among, with their labels and ids, and the map for queries.
+    """Rows to search, with labels and ids, and a map for the queries.
 
-    Answers are exact: those of a comparison with every row, without any rounding. A gallery never
-    changes while it is searched, and any number of threads may search it at once.
+    Answers are exact: those of comparing with every row without any rounding. Galleries are
+    thread-safe; a search that is under way does not see changes.
 
     >>> import numpy as np, koofu
     >>> X = np.random.default_rng(0).normal(size=(1000, 32)).astype("f4")
@@ -134,7 +134,7 @@ class Gallery:
         self._paths = list(paths)
         self._from_disk = from_disk
         self._parts = parts
-        # In one piece, so that a thread never sees a part of it while another changes the gallery.
+        # One tuple, so that no thread sees half of a change.
         self._now: tuple[Any, tuple[Any, ...]] = (capsule, _koofu.gallery_info(capsule))
 
     @property
@@ -150,16 +150,16 @@ class Gallery:
         self._now = (capsule, _koofu.gallery_info(capsule))
 
     def _file(self) -> bytes:
-        """The file that changes are made to."""
+        """The file to change."""
         if not self._paths:
-            raise ValueError("this gallery is in memory, and cannot change; build it with path=, "
+            raise ValueError("this gallery is in memory and cannot change; build it with path=, "
                              "or save it and load it")
         if len(self._paths) > 1:
-            raise ValueError(f"this gallery is {len(self._paths)} files; load the one that is to "
-                             "change by itself")
+            raise ValueError(f"this gallery is {len(self._paths)} files; to change one, load "
+                             "it alone")
         return fs(self._paths[0])
 
-    # --- making one ---
+    # --- building and changing ---
 
     @classmethod
     def build(
@@ -183,13 +183,13 @@ class Gallery:
         :param model: maps the rows; queries are still given in the original space.
         :param metric: ``"cosine"``, ``"euclidean"`` or ``"inner"``; None: cosine, or Euclidean for
             a model fitted without normalising.
-        :param k: neighbours that should vote in :meth:`classify`; ``"auto"``: chosen.
+        :param k: the number of neighbours that vote in :meth:`classify`; ``"auto"``: chosen.
         :param path: a ``.safetensors`` file to write; rows are streamed to it. Only a gallery with
             a file can change (:meth:`append`, :meth:`replace`, :meth:`remove`). None: in memory,
-            where it refers to ``X`` for :meth:`save`.
-        :param dtype: ``"float32"``, or ``"float16"`` or ``"bfloat16"``: half of the file, and three
-            bytes of memory for each number instead of five. Rows are rounded to nearest even, and
-            every answer is about the rounded rows.
+            keeping ``X`` for :meth:`save`.
+        :param dtype: ``"float32"``, or ``"float16"`` or ``"bfloat16"``, which halve the file and
+            need three bytes of memory per value instead of five. Rows are rounded to nearest even,
+            and all answers are those of the rounded rows.
         """
         data = open_data(X, y, classes=classes, zero_rows=zero_rows, unlabelled=unlabelled,
                          ids=None if ids is None else list(ids))
@@ -210,12 +210,12 @@ class Gallery:
     @classmethod
     def load(cls, path: Path, *, also: Union[Path, Sequence[Path]] = (),
              rerank_from_disk: bool = False) -> Gallery:
-        """Reads a file that :meth:`save` or the command line has written.
+        """Reads a file written by :meth:`save` or the command line.
 
         :param also: further galleries, whose rows follow: answers are those of one gallery with all
-            rows. Metric and map must be the same; all have labels or none has, and the same goes
-            for ids. Classes are matched by name. :meth:`file_of` says where a row is.
-        :param rerank_from_disk: leave float32 rows in the file, which takes a fifth of the memory.
+            rows. Metric and map must be the same; all have labels or none has, and the same holds
+            for ids. Classes are matched by name. :meth:`file_of` tells which file has a row.
+        :param rerank_from_disk: keep float32 rows in the file: a fifth of the memory.
         """
         more = [also] if is_path(also) else list(also)  # type: ignore[arg-type]
         paths: list[Path] = [path, *more]
@@ -225,7 +225,7 @@ class Gallery:
     def save(self, path: Path) -> None:
         """Writes a gallery that is in memory to a ``.safetensors`` file."""
         if self._parts is None:
-            raise ValueError(f"this gallery is a file already, {self._paths[0]!s}; copy that")
+            raise ValueError(f"this gallery already is a file, {self._paths[0]!s}; copy that")
         data, model, options = self._parts
         _koofu.gallery_save(data._capsule, None if model is None else model._capsule, options,
                             fs(path))
@@ -241,10 +241,10 @@ class Gallery:
         unlabelled: str = "error",
         again: bool = False,
     ) -> bool:
-        """Adds rows to the file of the gallery, and reads it again.
+        """Adds rows to the file of the gallery, and reloads it.
 
-        Rows of the last 64 batches are not added twice: False if these were there already, unless
-        ``again`` is set. Searches that are under way see the gallery as it was.
+        A batch that is one of the last 64 is not added twice: then the result is False, unless
+        ``again`` is set.
         """
         return not self._add(X, y, ids, classes, zero_rows, unlabelled, {"again": int(again)})[0]
 
@@ -258,10 +258,10 @@ class Gallery:
         zero_rows: str = "error",
         unlabelled: str = "error",
     ) -> Change:
-        """Adds rows in the place of those with the same ids, which are removed by the same change.
+        """Adds rows and, in the same change, removes older rows with the same ids.
 
-        Rows whose ids are new are added. A row that takes the place of another has a new number:
-        rows are numbered in the order in which they came.
+        Rows are numbered in the order in which they were added, so a row that replaces another has
+        a new number.
         """
         return self._add(X, y, ids, classes, zero_rows, unlabelled, {"replace": 1})[1]
 
@@ -277,11 +277,11 @@ class Gallery:
         return repeated, Change(*change)
 
     def remove(self, ids: Iterable[str]) -> Change:
-        """Removes all rows with these ids from the file of the gallery, and reads it again.
+        """Removes all rows with these ids from the gallery, and reloads it.
 
-        The file itself stays as it is: a change costs what it says, not what the gallery holds. Ids
-        that no row has are counted (:attr:`Change.missing`), not an error, so a removal can be
-        repeated. The last row cannot be removed.
+        The change is written next to the file, so its cost does not depend on the size of the
+        gallery. Ids that no row has are counted (:attr:`Change.missing`), not an error, so a
+        removal can be repeated. The last row cannot be removed.
         """
         path = self._file()
         change = Change(*_koofu.gallery_remove(path, _strings(ids, "ids")))
@@ -290,13 +290,13 @@ class Gallery:
         return change
 
     def compact(self) -> Change:
-        """Makes one file of the gallery and its changes, and reads it again. Others may go on
-        reading meanwhile."""
+        """Merges the gallery and its changes into one file, and reloads it. Readers may go on
+        reading."""
         change = Change(*_koofu.gallery_compact(self._file()))
         self._reload()
         return change
 
-    # --- what is in it ---
+    # --- contents ---
 
     def __len__(self) -> int:
         return int(self._info[0])
@@ -318,12 +318,12 @@ class Gallery:
 
     @property
     def mapped(self) -> bool:
-        """Whether it carries a map."""
+        """Whether it has a map for its queries."""
         return bool(self._info[4])
 
     @property
     def k(self) -> Optional[int]:
-        """Neighbours that should vote; None: not known."""
+        """The number of neighbours that should vote; None: not known."""
         return int(self._info[5]) or None
 
     @property
@@ -361,7 +361,7 @@ class Gallery:
 
     @property
     def dtype(self) -> str:
-        """How its rows are kept: ``"float32"``, ``"float16"`` or ``"bfloat16"``."""
+        """The type of its rows: ``"float32"``, ``"float16"`` or ``"bfloat16"``."""
         return next(name for name, number in DTYPES.items() if number == self._info[11])
 
     @property
@@ -370,8 +370,8 @@ class Gallery:
         return [os.fsdecode(p) for p in self._paths]
 
     def file_of(self, rows: Union[int, AnyArray]) -> tuple[I64, I64]:
-        """Of several galleries that were loaded as one: which of :attr:`files` has each row, and
-        its number there. Both have the shape of ``rows``; -1 for what is no row."""
+        """For several galleries loaded as one: which of :attr:`files` has each row, and the number
+        of the row in it. Both have the shape of ``rows``; -1 for numbers that are not rows."""
         wanted = np.ascontiguousarray(rows, dtype=np.int64)
         files, own = np.empty_like(wanted), np.empty_like(wanted)
         _koofu.gallery_files(self._capsule, wanted, files, own)
@@ -380,26 +380,27 @@ class Gallery:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of memory that the index takes."""
+        """Memory of the index in bytes."""
         return int(self._info[10])
 
     # --- searching ---
 
     def filter(self, *, classes: Optional[Iterable[Union[str, int]]] = None,
                ids: Optional[Iterable[str]] = None) -> Filter:
-        """Which rows take part in a search: those of some classes, with some ids, or both.
+        """A filter: only rows with these classes, these ids, or both take part in a search.
 
-        The answers are those of a gallery of these rows alone, with the row numbers of this one.
-        Classes and ids that no row has are fine, but some row must be left. A filter is for the
-        gallery as it is; one that has changed needs another.
+        Answers are those of a gallery of these rows alone, with the row numbers of this one.
+        Classes and ids that no row has are allowed, but some row must be left. When the gallery
+        changes, a new filter is needed.
 
-        :param classes: names, or numbers of classes.
+        :param classes: names or numbers of classes.
         :param ids: ids of rows.
         """
         capsule, info = self._now
         names = None if classes is None else _class_list(classes, info[8], info[7])
         listed = None if ids is None else _strings(ids, "ids")
-        return Filter(*_swap(_koofu.filter_new(capsule, names, listed), capsule))
+        made, rows = _koofu.filter_new(capsule, names, listed)
+        return Filter(made, capsule, rows)
 
     def search(self, X: Rows, k: int = 10, *, leave_out: Optional[AnyArray] = None,
                text_mean: Optional[F64] = None, only: Optional[Filter] = None) -> Hits:
@@ -407,32 +408,33 @@ class Gallery:
 
         :param X: queries in the original space, ``(n, dim_in)``: an array, a path or a
             :class:`koofu.Data`.
-        :param leave_out: for each query a row to leave out, or -1.
-        :param text_mean: the queries are embeddings of text, whose mean this is (see
+        :param leave_out: for each query the number of a row to leave out, or -1.
+        :param text_mean: the queries are embeddings of text, and this is the mean of such (see
             :func:`koofu.text_mean` and :meth:`koofu.Encoder.text_mean`).
-        :param only: search among these rows alone (:meth:`filter`).
+        :param only: search these rows alone (:meth:`filter`).
         """
         capsule, info = self._now
         rows = rows_or_data(X)
-        out = self._room(count_rows(rows), _check_k(k), np.int64)
+        out = self._outputs(count_rows(rows), _check_k(k), np.int64)
         _koofu.gallery_search(capsule, rows, k, _check_left_out(leave_out, rows),
                               _check_mean(text_mean, info[1]), _check_filter(only, capsule), *out)
         return Hits(*out)
 
     def itself(self, k: int = 10, *, first: int = 0, n: Optional[int] = None) -> Hits:
-        """The k nearest others of rows ``first`` to ``first + n - 1`` of the gallery."""
+        """For each of the rows ``first`` to ``first + n - 1`` of the gallery, the k nearest
+        others."""
         capsule, info = self._now
         count = _check_stretch(first, n, info[0])
-        out = self._room(count, _check_k(k), np.int64)
+        out = self._outputs(count, _check_k(k), np.int64)
         _koofu.gallery_itself(capsule, first, count, k, *out)
         return Hits(*out)
 
     def within(self, X: Rows, limit: float, *, leave_out: Optional[AnyArray] = None,
                text_mean: Optional[F64] = None, only: Optional[Filter] = None) -> Ranges:
-        """All rows whose score for a query is at least ``limit`` or, for distances, at most: those
-        of which :meth:`search` would say so, with the limit itself.
+        """All rows whose score for a query, as :meth:`search` gives it, is at least ``limit`` or,
+        for distances, at most ``limit``.
 
-        Answers take 16 bytes each, and up to twice that while they are collected.
+        Memory: 16 bytes per answer, and up to twice that while they are collected.
 
         :param X, leave_out, text_mean, only: as in :meth:`search`.
 
@@ -451,10 +453,10 @@ class Gallery:
 
     def within_itself(self, limit: float, *, first: int = 0, n: Optional[int] = None,
                       only: Optional[Filter] = None) -> Ranges:
-        """The same for rows ``first`` to ``first + n - 1`` of the gallery, each left out of its own
-        answer.
+        """:meth:`within` for rows ``first`` to ``first + n - 1`` of the gallery, each left out of
+        its own answer.
 
-        :param only: which rows are found.
+        :param only: which rows may be found.
         """
         capsule, info = self._now
         count = _check_stretch(first, n, info[0])
@@ -462,8 +464,8 @@ class Gallery:
                                                     _check_filter(only, capsule)))
 
     def unique(self, limit: float) -> Unique:
-        """Groups of near-duplicates: rows within ``limit`` of one another (as in :meth:`within`) are
-        in one group, and so are those that a chain of such pairs connects.
+        """Groups of near-duplicates: rows within ``limit`` of each other (as in :meth:`within`) are
+        in one group, and so are rows connected by a chain of such pairs.
 
         >>> import numpy as np, koofu
         >>> X = np.random.default_rng(0).normal(size=(100, 32)).astype("f4")
@@ -478,10 +480,10 @@ class Gallery:
     def classify(self, X: Rows, k: Optional[int] = None, *, top: int = 1, weighted: bool = False,
                  temperature: Optional[float] = None,
                  only: Optional[Filter] = None) -> tuple[I32, F64]:
-        """The classes with most votes among the k nearest rows: numbers and votes, ``(n, top)``.
-        Where fewer classes have votes, the rest is -1. A gallery needs no model for this.
+        """The classes with the most votes among the k nearest rows, and their votes, both
+        ``(n, top)``. If fewer classes have votes, the rest is -1.
 
-        :param k: None: that of the gallery, or 15; no more than there are rows.
+        :param k: None: that of the gallery, or 15; at most the number of rows.
         :param weighted: nearer neighbours count more, by ``temperature``.
         :param only: which rows vote (:meth:`filter`).
         """
@@ -492,28 +494,24 @@ class Gallery:
         most = info[0] if only is None else len(only)
         chosen = _check_k(k) if k is not None else min(info[5] or 15, most)
         rows = rows_or_data(X)
-        out = self._room(count_rows(rows), top, np.int32)
+        out = self._outputs(count_rows(rows), top, np.int32)
         options = {"k": chosen, "top": top, "weighted": int(weighted), "temperature": temperature}
         _koofu.gallery_vote(capsule, rows, options, voting, *out)
         return out[0], out[1]
 
     def predict(self, X: Rows, k: Optional[int] = None, *,
                 only: Optional[Filter] = None) -> AnyArray:
-        """The class with most votes: its name, or its number if classes have no names."""
+        """The class with the most votes: its name, or its number if classes have no names."""
         classes = self.classify(X, k, only=only)[0][:, 0]
         names = self.class_names
         return classes.astype(np.int64) if names is None else np.array(names)[classes]
 
     @staticmethod
-    def _room(n: int, k: int, dtype: Any) -> tuple[AnyArray, F64]:
+    def _outputs(n: int, k: int, dtype: Any) -> tuple[AnyArray, F64]:
         return np.empty((n, k), dtype=dtype), np.empty((n, k), dtype=np.float64)
 
     def __repr__(self) -> str:
         return f"<koofu.Gallery: {len(self)} rows of {self.dim} columns, {self.metric}>"
-
-
-def _swap(made: tuple[Any, int], gallery: Any) -> tuple[Any, Any, int]:
-    return made[0], gallery, made[1]
 
 
 def _ranges(made: tuple[bytearray, bytearray, bytearray]) -> Ranges:
@@ -532,7 +530,7 @@ def _strings(values: Iterable[str], what: str) -> list[str]:
 
 
 def _class_list(values: Iterable[Union[str, int]], names: Optional[list[str]], n: int) -> list[str]:
-    """Names of classes or, if they have none, numbers as text."""
+    """Names of classes or, if they have none, numbers as strings."""
     if isinstance(values, (str, bytes)):
         raise TypeError(f"classes is {values!r}; it must be a list")
     listed = []
@@ -596,6 +594,6 @@ def _check_stretch(first: int, n: Optional[int], rows: int) -> int:
 def _check_k(k: Any) -> int:
     if isinstance(k, bool) or not isinstance(k, (int, np.integer)):
         raise TypeError(f"k is {k!r}; it must be an integer")
-    if not 1 <= k <= _MOST:
-        raise ValueError(f"k is {k}; it must be 1 to {_MOST}")
+    if not 1 <= k <= _MAX_K:
+        raise ValueError(f"k is {k}; it must be 1 to {_MAX_K}")
     return int(k)

@@ -1,4 +1,4 @@
-"""How good a model is: accuracy, sweeps, comparisons, the report."""
+"""Judging models: accuracy, sweeps, comparisons, the report."""
 
 from __future__ import annotations
 
@@ -42,16 +42,16 @@ class Truth:
 class Evaluation:
     """Accuracy on rows, and why some were left out."""
 
-    #: Rows of the data set, and how many of them were scored.
+    #: Rows in the data set, and how many of them were scored.
     rows: int
     n: int
-    #: Left out: no label, a class that the model lacks, zero rows, no entry in the truth.
+    #: Rows left out: no label, a class the model lacks, zero, no entry in the truth.
     unlabelled: int
     absent: int
     bad: int
     excluded: int
     absent_classes: int
-    #: Hits among n in the model's space and, with ``raw``, in the original one.
+    #: Hits among n in the model's space and, with ``raw``, in the original space.
     top1: int
     top5: int
     raw_top1: int
@@ -69,7 +69,7 @@ class Evaluation:
 
     @property
     def raw_accuracy(self) -> float:
-        """The same as :attr:`accuracy` in the original space."""
+        """:attr:`accuracy` in the original space."""
         return self.raw_top1 / self.n
 
     @property
@@ -79,7 +79,7 @@ class Evaluation:
 
 
 def interval95(hits: int, n: int) -> tuple[float, float]:
-    """The 95 % Wilson interval of a share of hits among n.
+    """The 95 % Wilson interval of a proportion of hits among n.
 
     >>> low, high = interval95(90, 100)
     >>> round(low, 3), round(high, 3)
@@ -117,11 +117,11 @@ def evaluate(
 ) -> Evaluation:
     """Accuracy of a model by nearest prototypes, or of a gallery by votes of neighbours.
 
-    :param X, y, classes, zero_rows, unlabelled, unknown: as in :class:`koofu.Data`. Of a gallery X
-        may be None: each of its rows in turn is left out.
+    :param X, y, classes, zero_rows, unlabelled, unknown: as in :class:`koofu.Data`. For a gallery X
+        may be None: then each of its rows is left out in turn.
     :param raw: also in the original space (models).
-    :param part: of a model with text: ``"images"``, ``"text"`` or ``"fused"``.
-    :param k, weighted: of a gallery, as in :meth:`koofu.Gallery.classify`.
+    :param part: for a model with text: ``"images"``, ``"text"`` or ``"fused"``.
+    :param k, weighted: for a gallery, as in :meth:`koofu.Gallery.classify`.
     :param truth: right classes instead of labels.
     :param only: only these classes take part.
 
@@ -135,10 +135,9 @@ def evaluate(
                                "unlabelled": unlabelled, "unknown": unknown}
     if isinstance(model, Gallery):
         data = None if X is None else open_data(X, y, **options)._capsule
-        chosen = [k if k is not None else model.k or min(15, max(1, len(model) - 1))]
-        counts, hits = _koofu.gallery_evaluate(model._capsule, data, chosen, int(weighted), 0.0,
-                                               _truth(truth), _class_set(only))
-        counts["top1"], counts["top5"] = hits[0][1], hits[0][2]
+        chosen = k if k is not None else model.k or min(15, max(1, len(model) - 1))
+        counts = _koofu.gallery_evaluate(model._capsule, data, chosen, int(weighted), 0.0,
+                                         _truth(truth), _class_set(only))
         return Evaluation(**counts)
     data = open_data(X, y, **options)._capsule
     numbers = {
@@ -155,17 +154,17 @@ class Comparison:
     """Two models on the same rows."""
 
     rows: int
-    #: Rows that both have judged; right in both, in neither, in one alone.
+    #: Rows judged by both; right in both, in neither, in one only.
     n: int
     both: int
     neither: int
     only_a: int
     only_b: int
-    #: Accuracy of a less that of b, and its 95 % interval.
+    #: Accuracy of a minus that of b, and its 95 % interval.
     difference: float
     low: float
     high: float
-    #: Of McNemar's exact test.
+    #: The p-value of McNemar's exact test.
     p: float
 
 
@@ -180,8 +179,8 @@ def compare(
     only: Optional[Sequence[str]] = None,
     **options: Any,
 ) -> Comparison:
-    """Compares two models row by row: which is right where the other is wrong, and whether that
-    could be chance.
+    """Compares two models row by row: how often one is right where the other is wrong, and whether
+    that could be chance.
 
     :param raw_b: judge b in the original space (b may be a itself).
     :param options: of :class:`koofu.Data`.
@@ -223,7 +222,7 @@ def sweep(
 ) -> dict[str, AnyArray]:
     """Accuracy for every combination of settings, with shared work done once.
 
-    Returns columns, which ``pandas.DataFrame`` and ``polars.DataFrame`` take as they are: ``kind``
+    Returns columns for ``pandas.DataFrame`` or ``polars.DataFrame``: ``kind``
     (``"prototypes"``, ``"neighbours"``, ``"text"``, ``"fused"``), ``raw``, ``lambda``,
     ``relative``, ``dim``, ``k``, ``metric``, ``alpha``, ``n``, ``top1``, ``top5``, ``accuracy``.
 
@@ -232,13 +231,13 @@ def sweep(
     :param lambdas: as ``lambda_`` of :func:`koofu.fit`; None: ``"0.3x"``.
     :param dims: numbers of dimensions; None: all.
     :param k: numbers of neighbours, rising; None: prototypes alone.
-    :param metrics: None: the default one.
-    :param priors: as in :func:`koofu.fit`; ``"training"`` without ``normalize`` only.
+    :param metrics: metrics of prototypes and neighbours; None: the default one.
+    :param priors: as in :func:`koofu.fit`; ``"training"`` only without ``normalize``.
     :param raw, prototypes: include the original space, and nearest prototypes.
-    :param folds: without test rows; None: 5.
-    :param leave_one_out: leave rows out in turn instead of folds.
+    :param folds: number of folds, without test rows; None: 5.
+    :param leave_one_out: leave rows out in turn instead of in folds.
     :param text, fuse: include zero-shot, and text and prototypes together.
-    :param stats: the statistics of X, if they are at hand.
+    :param stats: the statistics of X, if already computed.
 
     >>> import numpy as np, koofu
     >>> y = np.arange(200) % 4
@@ -250,11 +249,7 @@ def sweep(
     data = open_data(X, y, **options)
     if stats is None:
         stats = Stats.of(data, normalize=normalize)
-    judged = None
-    if test is not None:
-        pair = isinstance(test, tuple) and len(test) == 2
-        judged = (open_data(test[0], test[1], "test") if pair
-                  else open_data(test, what="test"))._capsule
+    judged = _test_rows(test)
     numbers = {
         "centre": one_of(centre, CENTRES, "centre"),
         "method": one_of(method, METHODS, "method"),
@@ -268,10 +263,10 @@ def sweep(
     }
     steps = None
     if lambdas is not None:
-        pairs = [lambda_options(value) for value in _listed(lambdas, "lambdas")]
-        steps = [(pair["lambda"], pair["lambda_unit"]) for pair in pairs]
+        wanted = [lambda_options(value) for value in _listed(lambdas, "lambdas")]
+        steps = [(options["lambda"], options["lambda_unit"]) for options in wanted]
     spaces = None if metrics is None else [one_of(m, METRICS, "metrics") for m in metrics]
-    _, _, cells = _koofu.sweep(
+    cells = _koofu.sweep(
         stats._capsule, data._capsule, judged, numbers, _truth(truth),
         None if text is None else text._capsule, steps, _numbers(dims, "dims"), _numbers(k, "k"),
         spaces,
@@ -279,6 +274,14 @@ def sweep(
     table = {name: np.array([cell[i] for cell in cells]) for i, name in enumerate(_CELLS)}
     table["accuracy"] = table["top1"] / np.maximum(table["n"], 1)
     return table
+
+
+def _test_rows(test: Any) -> Any:
+    """The data set of test rows; None if there are none."""
+    if test is None:
+        return None
+    X, y = test if isinstance(test, tuple) and len(test) == 2 else (test, None)
+    return open_data(X, y, "test")._capsule
 
 
 def _listed(value: Any, what: str) -> list[Any]:
@@ -311,9 +314,10 @@ def report(
     seeds: Optional[int] = None,
     **options: Any,
 ) -> dict[str, Any]:
-    """Writes one HTML page about rows and their model, with everything chosen that is not given.
+    """Writes one HTML page about training rows and their model, choosing settings that are not
+    given.
 
-    The page needs nothing else: no network, no script. Returns the main figures.
+    The page is self-contained and has no scripts. Returns the main figures.
 
     :param X, y, options: training rows, as in :class:`koofu.Data`.
     :param test: test rows: a :class:`koofu.Data`, a path, or ``(X, y)``; None: folds of X.
@@ -323,11 +327,7 @@ def report(
     :param seeds: draws for each number of shots; None: 3.
     """
     data = open_data(X, y, **options)
-    judged = None
-    if test is not None:
-        pair = isinstance(test, tuple) and len(test) == 2
-        judged = (open_data(test[0], test[1], "test") if pair
-                  else open_data(test, what="test"))._capsule
+    judged = _test_rows(test)
     words = {
         "title": title,
         "train_name": train_name or (str(X) if is_path(X) else "training rows"),

@@ -9,11 +9,11 @@ import numpy as np
 
 from koofu._types import I32, AnyArray, Labels
 
-_MOST_CLASSES = 1 << 22
+_MAX_CLASSES = 1 << 22
 
 
 def _from_codes(codes: Any, categories: Any) -> AnyArray:
-    """Categories by number as an array of objects; a negative number is no label."""
+    """Looks up categories by number, as an array of objects; None for invalid numbers."""
     numbers = np.asarray(codes).astype(np.int64, copy=False)
     names = np.array([*categories, None], dtype=object)
     numbers = np.where((numbers < 0) | (numbers >= len(names) - 1), len(names) - 1, numbers)
@@ -25,16 +25,16 @@ def _as_array(y: Labels) -> AnyArray:
     y = getattr(y, "cat", y) if hasattr(getattr(y, "cat", None), "codes") else y
     if hasattr(y, "codes") and hasattr(y, "categories"):  # pandas
         return _from_codes(y.codes, y.categories)
-    if hasattr(y, "combine_chunks"):  # a chunked array of pyarrow
+    if hasattr(y, "combine_chunks"):  # chunked array of pyarrow
         y = y.combine_chunks()
-    if hasattr(y, "indices") and hasattr(y, "dictionary"):  # a dictionary of pyarrow
+    if hasattr(y, "indices") and hasattr(y, "dictionary"):  # dictionary array of pyarrow
         indices = y.indices.fill_null(-1) if y.indices.null_count else y.indices
         return _from_codes(indices, y.dictionary.to_pylist())
     array = np.asarray(y)
     if array.ndim == 2 and array.shape[1] == 1:
         array = array[:, 0]
     if array.ndim != 1:
-        raise ValueError(f"y has {array.ndim} dimensions; labels are a list, one for each row")
+        raise ValueError(f"y has {array.ndim} dimensions; labels must be a list, one for each row")
     return array
 
 
@@ -43,7 +43,7 @@ def _missing(value: object) -> bool:
 
 
 def _objects(array: AnyArray) -> AnyArray:
-    """An array of objects as one of strings or integers, if that is what they are."""
+    """An array of objects as strings or integers; TypeError for a mixture or other objects."""
     there = [value for value in array if not _missing(value)]
     if all(isinstance(value, str) for value in there):
         return array
@@ -51,7 +51,8 @@ def _objects(array: AnyArray) -> AnyArray:
         return np.array([-1 if _missing(value) else int(value) for value in array], dtype=np.int64)
     odd = next(v for v in there if not isinstance(v, (str, int, np.integer)) or
                isinstance(v, str) != isinstance(there[0], str))
-    raise TypeError(f"y holds {odd!r}; labels are integers, strings or categories, of one kind")
+    raise TypeError(f"y holds {odd!r}; labels must be integers, strings or categories, "
+                    "all of one kind")
 
 
 def _numbers(array: AnyArray, n_classes: int, unlabelled: bool) -> tuple[I32, int]:
@@ -59,22 +60,22 @@ def _numbers(array: AnyArray, n_classes: int, unlabelled: bool) -> tuple[I32, in
     low, high = int(array.min()), int(array.max())
     if low < 0 and not unlabelled:
         row = int(np.argmax(array < 0))
-        raise ValueError(f"y[{row}] is {array[row]}; labels are class numbers from 0 on "
+        raise ValueError(f"y[{row}] is {array[row]}; labels must be class numbers from 0 on "
                          "(unlabelled='skip' leaves such rows out)")
-    most = n_classes if n_classes else _MOST_CLASSES
+    most = n_classes if n_classes else _MAX_CLASSES
     if high >= most:
         row = int(np.argmax(array >= most))
         raise ValueError(f"y[{row}] is {array[row]}, but there are only {most} classes"
                          if n_classes else
-                         f"y[{row}] is {array[row]}; a class number is at most {most - 1}")
+                         f"y[{row}] is {array[row]}; class numbers are at most {most - 1}")
     if low < 0:
         array = np.maximum(array, -1)
     return np.ascontiguousarray(array, dtype=np.int32), n_classes
 
 
 def _by_name(array: AnyArray, names: Sequence[str], unlabelled: bool, unknown: bool) -> I32:
-    """Strings by their place in a list of names."""
-    place = {name: k for k, name in enumerate(names)}
+    """Strings as their positions in a list of names."""
+    position = {name: k for k, name in enumerate(names)}
     out = np.empty(len(array), dtype=np.int32)
     for i, value in enumerate(array):
         if _missing(value):
@@ -83,7 +84,7 @@ def _by_name(array: AnyArray, names: Sequence[str], unlabelled: bool, unknown: b
                                  "(unlabelled='skip' leaves such rows out)")
             out[i] = -1
         else:
-            k = place.get(str(value), -1)
+            k = position.get(str(value), -1)
             if k < 0 and not unknown:
                 raise ValueError(f"y[{i}] is {str(value)!r}, which is not in classes "
                                  "(unknown='skip' leaves such rows out)")
@@ -92,7 +93,7 @@ def _by_name(array: AnyArray, names: Sequence[str], unlabelled: bool, unknown: b
 
 
 def _strings(array: AnyArray, unlabelled: bool) -> tuple[I32, list[str]]:
-    """Strings as numbers of the sorted list of those that occur."""
+    """Class numbers of strings, and their names: the sorted strings."""
     if array.dtype.kind == "U":
         names, codes = np.unique(array, return_inverse=True)
         return codes.reshape(-1).astype(np.int32), [str(name) for name in names]
@@ -122,8 +123,8 @@ def take_labels(
         numbers, count = _numbers(array, len(names or ()), unlabelled)
         return numbers, names, count
     if array.dtype.kind not in "UO":
-        raise TypeError(f"y has the dtype {array.dtype}; labels are integers, strings or "
-                        "categories")
+        raise TypeError(f"y has the dtype {array.dtype}; labels must be integers, strings "
+                        "or categories")
     if names is None:
         numbers, names = _strings(array, unlabelled)
         return numbers, names, len(names)
@@ -131,7 +132,7 @@ def take_labels(
 
 
 def check_names(classes: Optional[Sequence[str]]) -> Optional[list[str]]:
-    """A list of class names, each a string and each once."""
+    """Checks a list of class names: strings, each once."""
     if classes is None:
         return None
     if isinstance(classes, (str, bytes)):
@@ -139,7 +140,7 @@ def check_names(classes: Optional[Sequence[str]]) -> Optional[list[str]]:
     names = list(classes)
     for name in names:
         if not isinstance(name, str):
-            raise TypeError(f"classes holds {name!r}; class names are strings")
+            raise TypeError(f"classes holds {name!r}; class names must be strings")
     if len(set(names)) != len(names):
         twice = next(name for name in names if names.count(name) > 1)
         raise ValueError(f"classes holds {twice!r} twice")

@@ -1,4 +1,4 @@
-"""Models: fitting one, and its use."""
+"""Models: fitting and using them."""
 
 from __future__ import annotations
 
@@ -28,21 +28,21 @@ PARTS = {None: 0, "images": 1, "text": 2, "fused": 3}
 class FitReport:
     """What a fit chose and how good it is, by the training rows alone."""
 
-    #: Rows in the model, and those left out: without a label, or zero (skipped).
+    #: Rows in the model, and rows left out: unlabelled, or zero (skipped).
     rows: int
     unlabelled: int
     bad: int
     #: The regulariser, absolute, and the mean eigenvalue of the scatter within classes.
     lambda_: float
     mean_eigenvalue: float
-    #: The weight of prototypes next to text; 0 without text.
+    #: The weight of prototypes relative to the text; 0 without text.
     alpha: float
     dim: int
     #: Leave-one-out: ``right`` of ``n`` rows; n is 0 if nothing was left out.
     n: int
     right: int
     standard_error: float
-    #: Of ``compared`` rows, those with a near-duplicate; many make leave-one-out too hopeful.
+    #: Of ``compared`` rows, those with a near-duplicate; many make leave-one-out optimistic.
     compared: int
     near: int
     many_near: int
@@ -56,7 +56,7 @@ class FitReport:
 
 
 def lambda_options(value: Union[str, float]) -> dict[str, Any]:
-    """``kf_lambda`` of ``"auto"``, ``"0.3x"``, ``"gda"``, ``"ledoit-wolf"`` or a number."""
+    """``kf_lambda`` for ``"auto"``, ``"0.3x"``, ``"gda"``, ``"ledoit-wolf"`` or a number."""
     if isinstance(value, str):
         number, unit = _koofu.parse_lambda(value)
         return {"lambda": number, "lambda_unit": unit}
@@ -83,49 +83,8 @@ def component_options(value: Union[int, str, None]) -> dict[str, Any]:
     return {"dim": int(value)}
 
 
-def fit_options(
-    lambda_: Union[str, float],
-    n_components: Union[int, str, None],
-    metric: Optional[str],
-    centre: Optional[str],
-    normalize: bool,
-    exponent: Optional[int],
-    method: Optional[str],
-    criterion: Optional[str],
-    priors: Optional[str],
-    one_se: bool,
-    sample: Optional[int],
-    folds: Optional[int],
-    margin: Optional[float],
-    reject: Optional[float],
-) -> dict[str, Any]:
-    """``kf_fit_options``."""
-    if margin is not None and not 0 < margin < 1:
-        raise ValueError(f"margin is {margin!r}; it must be between 0 and 1")
-    if reject is not None and not 0 < reject < 1:
-        raise ValueError(f"reject is {reject!r}; it must be between 0 and 1")
-    for name, value in (("sample", sample), ("folds", folds)):
-        if value is not None and value < 1:
-            raise ValueError(f"{name} is {value!r}; it must be at least 1")
-    return {
-        **lambda_options(lambda_),
-        **component_options(n_components),
-        "metric": one_of(metric, METRICS, "metric"),
-        "centre": one_of(centre, CENTRES, "centre"),
-        "method": one_of(method, METHODS, "method"),
-        "criterion": one_of(criterion, CRITERIA, "criterion"),
-        "priors": one_of(priors, PRIORS, "priors"),
-        **stats_options(normalize, exponent),
-        "one_se": int(bool(one_se)),
-        "sample": sample,
-        "folds": folds,
-        "margin": margin,
-        "reject": reject,
-    }
-
-
 def take_groups(groups: Any, n: int) -> Optional[AnyArray]:
-    """The group of each row as numbers from 0 on."""
+    """The group of each row, as numbers from 0 on."""
     if groups is None:
         return None
     array = np.asarray(groups)
@@ -162,33 +121,34 @@ def fit(
     unlabelled: str = "error",
     unknown: str = "error",
 ) -> Model:
-    """Fits a model to rows with labels, choosing what is not given by the rows alone.
+    """Fits a model to labelled rows; settings that are not given are chosen from these rows.
 
-    The model has the same bytes as that of the command line's ``koofu fit``.
+    The model has the same bytes as that of ``koofu fit`` on the command line.
 
     :param X: rows: a 2-D array (not copied), a path (read in C), a :class:`koofu.Data`, or
-        :class:`koofu.Stats`, of which nothing can be chosen: lambda is then ``"0.3x"`` unless given.
+        :class:`koofu.Stats`, from which nothing can be chosen: then lambda is ``"0.3x"`` unless
+        given.
     :param y, classes, zero_rows, unlabelled, unknown: as in :class:`koofu.Data`.
     :param lambda_: the regulariser: ``"auto"`` (by leave-one-out), ``"0.3x"`` (times the mean
         eigenvalue), ``"gda"``, ``"ledoit-wolf"``, or a number in absolute units.
-    :param n_components: dimensions to keep; None: all; ``"auto"``: the fewest that are shown to lose
-        less than ``margin`` of accuracy.
-    :param metric: ``"cosine"`` or ``"euclidean"``, of prototypes.
-    :param centre: ``"none"`` or ``"mean"``, what is subtracted first.
+    :param n_components: dimensions to keep; None: all; ``"auto"``: the fewest shown to lose less
+        than ``margin`` of accuracy.
+    :param metric: of prototypes: ``"cosine"`` or ``"euclidean"``.
+    :param centre: what is subtracted first: ``"none"`` or ``"mean"``.
     :param normalize: scale each row to unit length first.
     :param method: ``"shrunk"`` (the default) or ``"paper"``.
-    :param criterion: ``"likelihood"`` or ``"accuracy"``, what lambda is chosen by.
-    :param priors: how likely classes are: ``"equal"``, or ``"training"``, by their numbers of training
-        rows; None: equal, or training without ``normalize`` (unless by ``"paper"``).
+    :param criterion: what lambda is chosen by: ``"likelihood"`` or ``"accuracy"``.
+    :param priors: how likely classes are: ``"equal"``, or ``"training"``: in proportion to their
+        training rows. None: equal or, without ``normalize`` and not by ``"paper"``, training.
     :param text: text prototypes (:class:`koofu.Text`) to fit together with the rows.
-    :param alpha: the weight of prototypes next to text; None: chosen.
-    :param stats: the statistics of X, if they are at hand.
-    :param between: class means from these statistics instead.
+    :param alpha: the weight of prototypes relative to the text; None: chosen.
+    :param stats: the statistics of X, if already computed.
+    :param between: take class means from these statistics instead.
     :param groups: a group for each row; rows of one group are left out together.
     :param one_se: choose the largest lambda within one standard error of the best.
-    :param sample: leave out this many rows at most.
+    :param sample: leave out at most this many rows in turn.
     :param folds, margin: of ``n_components="auto"``.
-    :param reject: also choose a threshold that this share of known rows passes, such as 0.95.
+    :param reject: also choose a threshold that this share of the rows, such as 0.95, passes.
 
     >>> import numpy as np, koofu
     >>> rng = np.random.default_rng(0)
@@ -200,18 +160,37 @@ def fit(
     >>> float((model.predict(X[150:]) == y[150:]).mean()) > 0.9
     True
     """
-    options = fit_options(lambda_, n_components, metric, centre, normalize, exponent, method,
-                          criterion, priors, one_se, sample, folds, margin, reject)
+    for name, share in (("margin", margin), ("reject", reject)):
+        if share is not None and not 0 < share < 1:
+            raise ValueError(f"{name} is {share!r}; it must be between 0 and 1")
+    for name, count in (("sample", sample), ("folds", folds)):
+        if count is not None and count < 1:
+            raise ValueError(f"{name} is {count!r}; it must be at least 1")
+    options = {
+        **lambda_options(lambda_),
+        **component_options(n_components),
+        "metric": one_of(metric, METRICS, "metric"),
+        "centre": one_of(centre, CENTRES, "centre"),
+        "method": one_of(method, METHODS, "method"),
+        "criterion": one_of(criterion, CRITERIA, "criterion"),
+        "priors": one_of(priors, PRIORS, "priors"),
+        **stats_options(normalize, exponent),
+        "one_se": int(bool(one_se)),
+        "sample": sample,
+        "folds": folds,
+        "margin": margin,
+        "reject": reject,
+    }
     words = None if text is None else text._capsule
     weight = None if alpha is None else float(alpha)
     means = None if between is None else between._capsule
     if isinstance(X, Stats):
         if y is not None:
-            raise ValueError("X is Stats, which have their own labels; y must be None")
+            raise ValueError("X is a Stats, which has its own labels; y must be None")
         if groups is not None:
-            raise ValueError("X is Stats; groups need the rows")
+            raise ValueError("X is a Stats; groups need the rows")
         if stats is not None:
-            raise ValueError("X is Stats already; stats must be None")
+            raise ValueError("X is a Stats already; stats must be None")
         options.pop("normalize")
         capsule, _ = _koofu.fit(None, options, words, weight, X._capsule, means, None)
         return Model(capsule)
@@ -228,8 +207,7 @@ def fit(
 class Model:
     """A map to a better space and the prototypes of its classes. :func:`koofu.fit` makes one.
 
-    A model never changes, and any number of threads may use it at once. It pickles as the bytes of
-    its file.
+    A model is immutable and thread-safe. It is pickled as the bytes of its file.
     """
 
     __slots__ = ("_capsule", "_info", "_names", "_labels", "fit_report", "__weakref__")
@@ -253,7 +231,7 @@ class Model:
 
     @classmethod
     def load(cls, path: Path) -> Model:
-        """Reads a file that :meth:`save` or the command line has written."""
+        """Reads a file written by :meth:`save` or the command line."""
         return cls(_koofu.model_load(fs(path)))
 
     def export(
@@ -271,22 +249,22 @@ class Model:
         license: Optional[str] = None,
         base_model: Optional[str] = None,
     ) -> None:
-        """Writes the model for other programs, by the ending of the path.
+        """Writes the model for other programs, by the extension of the path.
 
         ``.onnx``: a graph from rows to mapped rows, scores and probabilities; ``.faiss``: an index
-        that maps its queries; ``.npz``: the arrays; ``.h`` and ``.c``: C99 that needs no library; a
-        folder, whose name has no ending or ends in ``/``: for a model hub.
+        that maps its queries; ``.npz``: the arrays; ``.h`` and ``.c``: C99 without dependencies; a
+        folder (a name without an extension, or one that ends in ``/``): for a model hub.
 
-        :param metric, raw, part, temperature: what is computed, as in :meth:`classify`; the metric of
-            a ``.faiss`` may also be ``"inner"``.
+        :param metric, raw, part, temperature: what is computed, as in :meth:`classify`; for
+            ``.faiss`` the metric may also be ``"inner"``.
         :param normalize: scale mapped rows to unit length, as in :meth:`transform`.
-        :param gallery: of a ``.faiss``: the file of a gallery whose rows are in the index; None: it is
-            empty.
-        :param inline_bytes: of an ``.onnx``: put matrices into a file beside it if it would be larger;
+        :param gallery: ``.faiss``: the file of a gallery whose rows go into the index; None: the
+            index is empty.
+        :param inline_bytes: ``.onnx``: if the file would be larger, matrices go to a second file;
             None: 2 GiB.
-        :param single: of an ``.onnx``: compute in f32, for runtimes without f64.
-        :param license, base_model: of a folder: what its README.md says of the licence and of the
-            encoder's page, such as ``"mit"`` and ``"openai/clip-vit-base-patch32"``.
+        :param single: ``.onnx``: compute in f32, for runtimes without f64.
+        :param license, base_model: folder: the licence and the page of the encoder for README.md,
+            such as ``"mit"`` and ``"openai/clip-vit-base-patch32"``.
         """
         options: dict[str, Any] = {
             "metric": one_of(metric, {**METRICS, "inner": 3}, "metric"),
@@ -308,7 +286,7 @@ class Model:
 
     @classmethod
     def from_bytes(cls, data: Union[bytes, bytearray, memoryview]) -> Model:
-        """From the bytes of a file."""
+        """A model from the bytes of a file."""
         return cls(_koofu.model_from_bytes(data))
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -321,11 +299,11 @@ class Model:
 
     __hash__ = None  # type: ignore[assignment]
 
-    # --- what is in it ---
+    # --- contents ---
 
     @property
     def dim_in(self) -> int:
-        """Columns of the rows that it takes."""
+        """Columns of the rows it takes."""
         return int(self._info["dim_in"])
 
     @property
@@ -345,7 +323,7 @@ class Model:
 
     @property
     def classes(self) -> AnyArray:
-        """What :meth:`predict` answers with: names, or numbers if classes have none."""
+        """The answers of :meth:`predict`: names, or numbers if classes have no names."""
         return self._labels.copy()
 
     @property
@@ -382,12 +360,12 @@ class Model:
 
     @property
     def mean_eigenvalue(self) -> float:
-        """Of the scatter within classes."""
+        """The mean eigenvalue of the scatter within classes."""
         return float(self._info["mean_eigenvalue"])
 
     @property
     def temperature(self) -> Optional[float]:
-        """What makes scores probabilities; None: not known."""
+        """The temperature that turns scores into probabilities; None: not known."""
         value = float(self._info["temperature"])
         return value if value > 0 else None
 
@@ -403,7 +381,7 @@ class Model:
 
     @property
     def alpha(self) -> Optional[float]:
-        """The weight of prototypes next to text; None without text."""
+        """The weight of prototypes relative to the text; None without text."""
         return float(self._info["alpha"]) if self.fused else None
 
     @property
@@ -426,7 +404,7 @@ class Model:
 
     @property
     def within_eigenvalues(self) -> F64:
-        """Of the scatter within classes, falling, ``(dim_in,)``."""
+        """Eigenvalues of the scatter within classes, falling, ``(dim_in,)``."""
         return self._array("within_eigenvalues", "f8", self.dim_in)
 
     @property
@@ -436,12 +414,12 @@ class Model:
 
     @property
     def class_means(self) -> F32:
-        """In the original space, ``(n_classes, dim_in)``."""
+        """The class means in the original space, ``(n_classes, dim_in)``."""
         return self._array("class_means", "f4", self.n_classes, self.dim_in)
 
     @property
     def prototypes(self) -> F32:
-        """Mapped class means of unit length, ``(n_classes, dim_out)``; zeros without rows."""
+        """Mapped class means at unit length, ``(n_classes, dim_out)``; zeros without rows."""
         return self._array("prototypes", "f4", self.n_classes, self.dim_out)
 
     @property
@@ -454,8 +432,8 @@ class Model:
     def transform(self, X: Rows, *, normalize: bool = True) -> F32:
         """Maps rows, ``(n, dim_in)`` to ``(n, dim_out)``.
 
-        :param normalize: scale mapped rows to unit length (a model fitted without normalising
-            leaves lengths alone in any case).
+        :param normalize: scale mapped rows to unit length; ignored by models fitted without
+            normalising.
         """
         rows = rows_or_data(X)
         out = np.empty((count_rows(rows), self._info["dim_out"]), dtype=np.float32)
@@ -484,13 +462,7 @@ class Model:
         :param raw: in the original space, against class means.
         :param part: of a model with text: ``"images"``, ``"text"`` or ``"fused"``.
         """
-        self._check_top(top)
-        rows = rows_or_data(X)
-        n = count_rows(rows)
-        classes = np.empty((n, top), dtype=np.int32)
-        scores = np.empty((n, top), dtype=np.float64)
-        _koofu.classify(self._capsule, rows, top, one_of(metric, METRICS, "metric"), int(raw),
-                        one_of(part, PARTS, "part"), 0.0, classes, scores, None)
+        classes, scores, _ = self._best(X, top, metric, raw, part, None)
         return classes, scores
 
     def predict(self, X: Rows) -> AnyArray:
@@ -510,15 +482,9 @@ class Model:
         raw: bool = False,
         part: Optional[str] = None,
     ) -> tuple[I32, F64]:
-        """The ``top`` most likely classes of each row and their probabilities, both ``(n, top)``."""
-        self._check_top(top)
-        rows = rows_or_data(X)
-        n = count_rows(rows)
-        classes = np.empty((n, top), dtype=np.int32)
-        scores, out = np.empty((n, top)), np.empty((n, top))
-        _koofu.classify(self._capsule, rows, top, one_of(metric, METRICS, "metric"), int(raw),
-                        one_of(part, PARTS, "part"), self._temperature(temperature), classes,
-                        scores, out)
+        """The ``top`` most likely classes of each row, and their probabilities, both
+        ``(n, top)``."""
+        classes, _, out = self._best(X, top, metric, raw, part, self._temperature(temperature))
         return classes, out
 
     def probabilities(
@@ -541,8 +507,8 @@ class Model:
         raw: bool = False,
         part: Optional[str] = None,
     ) -> F64:
-        """The score of each class, ``(n, n_classes)``, the higher the better: cosines, fused
-        scores, or minus Euclidean distances. -inf for classes that take no part."""
+        """The score of each class, ``(n, n_classes)``, higher is better: cosines, fused scores, or
+        minus Euclidean distances. -inf for classes that take no part."""
         return self._table(X, metric, raw, part, 0.0, False)
 
     def _table(self, X: Rows, metric: Optional[str], raw: bool, part: Optional[str],
@@ -558,8 +524,8 @@ class Model:
         return out
 
     def knows(self, X: Rows) -> AnyArray:
-        """Whether the best score of each row reaches the threshold (:attr:`reject`); all True
-        without one."""
+        """Whether the best score of each row reaches the threshold (:attr:`reject`); always True
+        without a threshold."""
         _, scores = self.classify(X)
         if self.reject is None:
             return np.ones(len(scores), dtype=bool)
@@ -568,11 +534,11 @@ class Model:
         return np.asarray(reached)
 
     def with_class(self, name: str, X: Rows) -> Model:
-        """A copy with one more class, whose prototype is the mean of these rows."""
+        """A copy of the model with one more class, whose prototype is the mean of these rows."""
         return Model(_koofu.model_with_class(self._capsule, name, open_data(X)._capsule))
 
     def zero_shot(self, text: Text, *, centre: Optional[str] = None) -> Model:
-        """The map of this model with text prototypes in place of class means.
+        """The map of this model with text prototypes instead of class means.
 
         :param centre: what is subtracted first: ``"modality"`` (the default: the mean of rows from
             rows, that of the text from text), ``"mean"`` or ``"none"``.
@@ -581,22 +547,31 @@ class Model:
         return Model(_koofu.model_with_text(self._capsule, text._capsule, 0, number))
 
     def with_text(self, text: Text, *, alpha: Optional[float] = None) -> Model:
-        """A copy with text added: scores are cosines with the text plus ``alpha`` times those with
-        the prototypes. A model that has text gets more of it; it keeps its alpha."""
+        """A copy of the model with text: scores are cosines with the text plus ``alpha`` times
+        those with the prototypes. A model that already has text gets more of it and keeps its
+        alpha."""
         if self.fused:
             if alpha is not None:
-                raise ValueError("the model has text, and an alpha, already")
+                raise ValueError("the model already has text and an alpha")
             return Model(_koofu.model_with_text(self._capsule, text._capsule, 2, 0.0))
         if alpha is None:
             raise ValueError("alpha must be given; fit(..., text=) chooses one")
         return Model(_koofu.model_with_text(self._capsule, text._capsule, 1, float(alpha)))
 
-    @staticmethod
-    def _check_top(top: int) -> None:
+    def _best(self, X: Rows, top: int, metric: Optional[str], raw: bool, part: Optional[str],
+              temperature: Optional[float]) -> tuple[I32, F64, F64]:
+        """Classes, scores and, unless temperature is None, probabilities."""
         if isinstance(top, bool) or not isinstance(top, (int, np.integer)):
             raise TypeError(f"top is {top!r}; it must be an integer")
         if top < 1:
             raise ValueError(f"top is {top}; it must be at least 1")
+        rows = rows_or_data(X)
+        shape = (count_rows(rows), top)
+        classes, scores, out = np.empty(shape, dtype=np.int32), np.empty(shape), np.empty(shape)
+        _koofu.classify(self._capsule, rows, top, one_of(metric, METRICS, "metric"), int(raw),
+                        one_of(part, PARTS, "part"), temperature or 0.0, classes, scores,
+                        None if temperature is None else out)
+        return classes, scores, out
 
     @staticmethod
     def _temperature(value: Optional[float]) -> float:

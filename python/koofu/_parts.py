@@ -1,8 +1,8 @@
-"""Rows in parts, on this machine or on others: what koofu.dask, koofu.ray and koofu.spark share.
+"""Rows in parts, on one or many machines: what koofu.dask, koofu.ray and koofu.spark share.
 
-Each part is counted into statistics where it lies, and the statistics are added up, in a tree. That is all a
-fit needs if nothing is to be chosen. Otherwise it is handed a data set whose rows are fetched from the parts
-when they are wanted, and chooses as it would from a file: the model has the same bytes.
+The statistics of each part are computed where it is, and added up in a tree. A fit needs no more if
+nothing is chosen. Otherwise it gets a data set whose rows are fetched from the parts on demand, and
+chooses as from a file: the model has the same bytes.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from koofu._model import Model, fit
 from koofu._stats import Stats
 from koofu._types import I32, AnyArray, Labels, Rows
 
-# Parts that are kept at a time where rows are fetched.
+# Parts kept in memory while rows are fetched.
 _KEPT = 4
 
 
@@ -33,7 +33,7 @@ class PartLabels(NamedTuple):
 
 
 def as_matrix(X: Any) -> Any:
-    """Rows as an array: lists of arrays, as engines give for columns of lists, are stacked."""
+    """Rows as a matrix; stacks an array of arrays, as engines return for columns of lists."""
     if isinstance(X, np.ndarray) and X.dtype == object:
         return np.stack([np.asarray(row) for row in X]) if len(X) else np.empty((0, 0), "f4")
     return X
@@ -46,14 +46,14 @@ def largest_value(X: Rows) -> float:
 
 
 def exponent_of(largest: float) -> int:
-    """The exponent that statistics of rows with this largest value have without normalising."""
+    """The exponent of statistics without normalising, given the largest absolute value."""
     return Stats.of(np.array([[largest]], dtype=np.float32), [0], normalize=False).exponent
 
 
 def count_part(
     X: Rows, y: Labels, normalize: bool, exponent: Optional[int], zero_rows: str
 ) -> tuple[Optional[Stats], PartLabels]:
-    """The statistics of a part, None without rows, and its labels."""
+    """The statistics of a part (None without rows) and its labels."""
     X = as_matrix(X)
     n = len(X)
     codes, names, _ = take_labels(y, n, None, False, False)
@@ -65,13 +65,13 @@ def count_part(
 
 
 def add(parts: Sequence[Optional[Stats]]) -> Optional[Stats]:
-    """The sum of statistics; None stands for no rows."""
+    """The sum of statistics; None: no rows."""
     there = [part for part in parts if part is not None]
     return sum(there[1:], there[0]) if there else None
 
 
 class _Fetcher:
-    """Brings rows by their number in all parts together. The last few parts are kept."""
+    """Fetches rows by their number over all parts, keeping the last few parts."""
 
     def __init__(self, fetch: Callable[[int], Any], sizes: Sequence[int], dim: int) -> None:
         self.fetch = fetch
@@ -97,7 +97,7 @@ class _Fetcher:
             return rows
 
     def pieces(self, first: int, n: int) -> Iterator[tuple[int, AnyArray]]:
-        """The rows, part by part, each with its place among them."""
+        """The rows, part by part, each with its offset among them."""
         done = 0
         while done < n:
             i = int(np.searchsorted(self.starts, first + done, side="right")) - 1
@@ -109,21 +109,22 @@ class _Fetcher:
     def __call__(self, first: int, n: int, view: memoryview) -> bool:
         try:
             for at, rows in self.pieces(first, n):
-                # No name for this array: tracebacks keep those, and it is the library's memory.
-                np.frombuffer(view, dtype=np.float32).reshape(n, self.dim)[at : at + len(rows)] = rows
-        except BaseException as error:  # goes on to the caller of the fit
+                # No variable for this array: a traceback would keep it, and it is library memory.
+                to = slice(at, at + len(rows))
+                np.frombuffer(view, dtype=np.float32).reshape(n, self.dim)[to] = rows
+        except BaseException as error:  # raised again by fit_parts
             self.error = self.error or error
             return False
         return True
 
 
 def join_labels(labels: Sequence[PartLabels], names: Optional[list[str]]) -> I32:
-    """The class numbers of all parts, by the names that their statistics have together."""
+    """Class numbers over all parts, by the names of their merged statistics."""
     if names is None:
         return np.concatenate([part.codes for part in labels]).astype(np.int32)
-    place = {name: k for k, name in enumerate(names)}
+    position = {name: k for k, name in enumerate(names)}
     joined = [
-        np.array([place[name] for name in part.names or ()], dtype=np.int32)[part.codes]
+        np.array([position[name] for name in part.names or ()], dtype=np.int32)[part.codes]
         for part in labels
         if len(part.codes)
     ]
@@ -138,8 +139,8 @@ def fit_parts(
     zero_rows: str,
     options: dict[str, Any],
 ) -> Model:
-    """A model of parts that have been counted: from their statistics alone, or with ``choose`` as from
-    a file with all of their rows, which ``fetch(i)`` brings part by part."""
+    """Fits to the statistics of all parts alone or, with ``choose``, as to a file with all rows,
+    where ``fetch(i)`` returns the rows of part i."""
     if stats is None:
         raise ValueError("there are no rows")
     if not choose:
@@ -148,7 +149,7 @@ def fit_parts(
     codes = join_labels(labels, stats.class_names)
     skip = 2 if zero_rows == "skip" else 0
     data = Data.__new__(Data)
-    data._capsule = _koofu.data_brought(
+    data._capsule = _koofu.data_callback(
         fetcher, len(codes), stats.dim, codes, stats.class_names, stats.n_classes, skip)
     try:
         return fit(data, stats=stats, **options)

@@ -1,4 +1,4 @@
-"""Statistics: exact integer moments, to add up over any number of machines."""
+"""Statistics: exact integer moments, which add up over any number of machines."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from koofu._types import F64, I64, Labels, Path, Rows, fs
 
 
 class Stats:
-    """Exact sums over rows: all that a fit needs to know about them.
+    """Exact sums over rows: all that a fit needs.
 
-    Statistics add up exactly, in any order: those of all rows are the sum of those of their parts,
-    to the bit. They pickle as the bytes of their file, so any engine can reduce them. ``+`` makes
-    new ones; :meth:`merge` adds to these.
+    Statistics add up exactly, in any order: those of all rows are the sum of those of the parts, to
+    the bit. They are pickled as the bytes of their file, so any engine can reduce them. ``+`` makes
+    a new object; :meth:`merge` adds to this one.
 
     >>> import numpy as np, koofu
     >>> X = np.random.default_rng(0).normal(size=(100, 8)).astype("f4")
@@ -49,13 +49,13 @@ class Stats:
     ) -> Stats:
         """The statistics of rows, in one pass.
 
-        :param X, y, classes, zero_rows, unlabelled, unknown: as in :class:`koofu.Data`. Parts of one
-            data set need the same class names, or class numbers of the same meaning; names that
-            only some parts have are fine.
+        :param X, y, classes, zero_rows, unlabelled, unknown: as in :class:`koofu.Data`. Parts of
+            one data set need class names, or class numbers with the same meaning; names that only
+            some parts have are allowed.
         :param normalize: scale each row to unit length first.
         :param exponent: with ``normalize=False``, values are rounded to multiples of
-            ``2**-exponent``, and none is above ``2**(22 - exponent)``. Parts that are to be added
-            need the same. None: the largest that fits.
+            ``2**-exponent`` and must not exceed ``2**(22 - exponent)``. Parts to be added need the
+            same exponent. None: the largest that fits.
         """
         data = open_data(X, y, classes=classes, zero_rows=zero_rows or "error",
                          unlabelled=unlabelled or "error", unknown=unknown or "error")
@@ -67,19 +67,19 @@ class Stats:
         return Stats(_koofu.stats_merged([self._capsule, other._capsule]))
 
     def __radd__(self, other: object) -> Stats:
-        # sum() begins with 0.
+        # sum() starts with 0.
         return self if isinstance(other, int) and other == 0 else NotImplemented
 
     def __sub__(self, other: object) -> Stats:
-        """Without rows that are in it: exactly what a pass over the others gives."""
+        """Removes rows that are in the statistics, exactly."""
         if not isinstance(other, Stats):
             return NotImplemented
         return Stats(_koofu.stats_less(self._capsule, other._capsule))
 
     def merge(self, *others: Stats) -> Stats:
-        """Adds others to these statistics, and returns them.
+        """Adds others to these statistics, and returns these.
 
-        Other threads may read them meanwhile, and see them as they were before.
+        Other threads may read them during the call; they see the old ones.
         """
         for other in others:
             if not isinstance(other, Stats):
@@ -90,7 +90,7 @@ class Stats:
 
     @property
     def rows(self) -> int:
-        """Rows that were counted in."""
+        """The number of rows."""
         return int(_koofu.stats_info(self._capsule)[0])
 
     @property
@@ -138,7 +138,7 @@ class Stats:
 
     @classmethod
     def load(cls, path: Path) -> Stats:
-        """Reads a file that :meth:`save` or the command line has written."""
+        """Reads a file written by :meth:`save` or the command line."""
         return cls(_koofu.stats_load(fs(path)))
 
     def to_bytes(self) -> bytes:
@@ -147,7 +147,7 @@ class Stats:
 
     @classmethod
     def from_bytes(cls, data: Union[bytes, bytearray, memoryview]) -> Stats:
-        """From the bytes of a file."""
+        """Statistics from the bytes of a file."""
         return cls(_koofu.stats_from_bytes(data))
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -169,5 +169,5 @@ def stats_options(normalize: bool, exponent: Optional[int]) -> dict[str, Any]:
     if exponent is None:
         return {"normalize": 1 if normalize else 2}
     if normalize:
-        raise ValueError("exponent is for normalize=False")
+        raise ValueError("exponent needs normalize=False")
     return {"normalize": 2, "exponent": exponent, "fixed_exponent": 1}

@@ -1,4 +1,4 @@
-"""Text prototypes: one embedding for each class, made of words."""
+"""Text prototypes: one embedding per class, made from words."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ class Text:
         """Averages embedded prompts by class.
 
         :param X: embeddings of prompts: an array, a path, or a :class:`koofu.Data`.
-        :param y: the class of each.
-        :param per_class: instead of labels: rows of each class, one class after another.
+        :param y: the class of each row.
+        :param per_class: instead of labels: the number of rows per class, one class after another.
         :param classes: with ``per_class``, the names of the classes.
         :param unit_rows, unit_mean: scale rows, and their means, to unit length.
         """
@@ -84,9 +84,9 @@ class Text:
         :param templates: ``"builtin1"``, ``"builtin7"`` (the default), ``"builtin80"``, or a text
             file.
         :param folders: the names are those of folders, such as ``"017.Cardinal"``.
-        :param spoken: a text file with lines ``CLASS<tab>NAME``: what to call each class.
+        :param spoken: a text file with lines ``CLASS<tab>NAME``: the words to use for each class.
         :param all_names: use every name of a class, not just the first.
-        :param repeats: ``"none"``, ``"names"`` or ``"all"``: which classes may be alike.
+        :param repeats: whether classes may share prompts: ``"none"``, ``"names"`` or ``"all"``.
         """
         names = check_names(list(classes))
         if (file is None) == (not names):
@@ -103,7 +103,7 @@ class Text:
 
     @classmethod
     def of_model(cls, model: Model) -> Text:
-        """The text of a model that has some."""
+        """The text of a model that has text."""
         return cls(_koofu.text_of_model(model._capsule))
 
     @property
@@ -129,7 +129,8 @@ class Text:
 
     @property
     def checksum(self) -> str:
-        """Of rows and class names, 16 hexadecimal digits; models made with this text name it."""
+        """A checksum of rows and class names, 16 hexadecimal digits, which models with this text
+        store."""
         return f"{self._info[4]:016x}"
 
     def save(self, path: Path) -> None:
@@ -138,7 +139,7 @@ class Text:
 
     @classmethod
     def load(cls, path: Path) -> Text:
-        """Reads a file that :meth:`save` or the command line has written."""
+        """Reads a file written by :meth:`save` or the command line."""
         return cls.of(path, unit_rows=False, unit_mean=False)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -153,7 +154,8 @@ def _unpickle(rows: F32, names: Optional[list[str]]) -> Text:
 
 
 def text_mean(X: Rows) -> F64:
-    """The mean of embedded texts, each scaled to unit length, for ``Gallery.search(text_mean=)``."""
+    """The mean of embedded texts, each scaled to unit length, for
+    ``Gallery.search(text_mean=)``."""
     data = open_data(X)
     out = np.empty(data.shape[1])
     _koofu.text_mean(data._capsule, out)

@@ -23,12 +23,12 @@ AnyArray = NDArray[Any]
 
 
 def fs(path: Path) -> bytes:
-    """A path as the library takes it."""
+    """A path as bytes, for the library."""
     return os.fsencode(path)
 
 
 def is_path(value: object) -> bool:
-    """Whether a value is a path, rather than an array."""
+    """Whether a value is a path."""
     return isinstance(value, (str, bytes, os.PathLike))
 
 

@@ -1,4 +1,4 @@
-"""Fitting to Dask collections: partitions become statistics, which are added up in a tree.
+"""Fitting to Dask collections: statistics of each partition, added up in a tree.
 
 >>> import dask.array as da, numpy as np, koofu, koofu.dask
 >>> rng = np.random.default_rng(0)
@@ -26,7 +26,7 @@ __all__ = ["fit", "predict", "transform"]
 
 def _partitions(X: Any, y: Any) -> tuple[list[Any], list[Any]]:
     """The partitions of rows and labels as delayed values, in order."""
-    if hasattr(X, "rechunk"):  # an array: whole rows, and labels divided as they are
+    if hasattr(X, "rechunk"):  # an array: whole rows, and labels chunked like them
         X = X.rechunk({1: -1})
         if hasattr(y, "rechunk"):
             y = y.rechunk((X.chunks[0],))
@@ -54,19 +54,19 @@ def fit(
     split_every: int = 8,
     **options: Any,
 ) -> Model:
-    """Fits a model to rows and labels in partitions. It has the same bytes as one of
-    :func:`koofu.fit` for all rows together.
+    """Fits a model to rows and labels in partitions. It has the same bytes as that of
+    :func:`koofu.fit` on all rows.
 
-    The statistics of each partition are made where it lies; only these travel, with the labels.
-    With ``choose``, a few thousand rows are left out in turn afterwards; partitions they are in are
-    computed again and come here one at a time. Persist what is expensive to compute.
+    The statistics of each partition are computed where it is; only these and the labels are sent.
+    With ``choose``, a few thousand rows are then left out in turn; their partitions are computed
+    again and fetched one at a time. Persist what is expensive to compute.
 
-    :param X: a Dask array or data frame; an array's columns are brought into one chunk.
-    :param y: labels, a Dask array or series with partitions like those of X: class numbers, or strings.
-    :param choose: choose from the rows what is not given, as :func:`koofu.fit` does. False: from
-        statistics alone, without fetching a row: lambda is ``"0.3x"`` unless given, and there is no
-        temperature.
-    :param split_every: how many statistics are added at a time.
+    :param X: a Dask array or data frame; columns of an array are rechunked into one chunk.
+    :param y: labels: a Dask array or series partitioned like X, of class numbers or strings.
+    :param choose: choose settings that are not given from the rows, as :func:`koofu.fit` does.
+        False: from the statistics alone, without fetching a row: lambda is ``"0.3x"`` unless given,
+        and there is no temperature.
+    :param split_every: the number of statistics added at a time.
     :param options: those of :func:`koofu.fit`: ``lambda_``, ``n_components``, ``text`` and so on.
     """
     if split_every < 2:
@@ -94,10 +94,10 @@ def _apply(X: Any, by_row: Any, dtype: Any, columns: Optional[int]) -> Any:
 
 
 def transform(model: Model, X: Any) -> Any:
-    """Maps rows, partition by partition, when they are computed: a Dask array of float32."""
+    """Maps rows lazily, partition by partition: a Dask array of float32."""
     return _apply(X, model.transform, np.float32, model.dim_out)
 
 
 def predict(model: Model, X: Any) -> Any:
-    """The class of each row, partition by partition, when it is computed: a Dask array."""
+    """The class of each row, lazily, partition by partition: a Dask array."""
     return _apply(X, model.predict, model.classes.dtype, None)

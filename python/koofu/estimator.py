@@ -1,6 +1,6 @@
-"""The scikit-learn face of koofu: :class:`KooFu`, a transformer and classifier in one.
+"""koofu for scikit-learn: :class:`KooFu`, a transformer and classifier in one.
 
-scikit-learn is imported with this module and nowhere else in the package.
+This is the only module of the package that imports scikit-learn.
 """
 
 from __future__ import annotations
@@ -39,19 +39,19 @@ __all__ = ["KooFu"]
 _FLOATS = (np.float64, np.float32, np.float16)
 _ZERO_ROWS = {"skip": 0, "error": 1}
 
-# Integers are class numbers if they are not much larger than there are classes.
-_MOST_CLASSES = 1 << 22
+# Integers are class numbers unless they are much larger than the number of classes.
+_MAX_CLASSES = 1 << 22
 _SPARE_CLASSES = 1024
 
-# What makes cosines probabilities where there are no rows to leave out (docs/python.md).
+# The temperature of cosines where none was chosen by leaving rows out (docs/python.md).
 _TEMPERATURE = 16.0
 
-# Without normalising, later values may be larger than those of the first batch by this power of two.
+# Without normalising, values of later batches may be larger by this power of two.
 _HEADROOM = 4
 
 
 def _without_zeros(X: AnyArray) -> AnyArray:
-    """Rows of zeros, which the library takes for a mistake, with a number next to zero in them."""
+    """Replaces a value of each zero row by a tiny one, since the library refuses zero rows."""
     zero = ~X.any(axis=1)
     if zero.any():
         X = X.copy()
@@ -60,29 +60,29 @@ def _without_zeros(X: AnyArray) -> AnyArray:
 
 
 class _Classes:
-    """Labels as users have them, beside class numbers and names of the library.
+    """Labels of the user, with the class numbers and names of the library.
 
-    Small integers are class numbers, as for the command line. All other labels are classes whose
-    names are the labels as text.
+    Small integers are class numbers, as on the command line. All other labels become class names,
+    as strings.
     """
 
     def __init__(self, labels: AnyArray, numbers: Optional[bool] = None) -> None:
         self.labels = labels  # sorted, each once
         integers = labels.dtype.kind in "iu" and bool(labels[0] >= 0)
         if numbers is None:
-            most = min(_MOST_CLASSES, 4 * len(labels) + _SPARE_CLASSES)
+            most = min(_MAX_CLASSES, 4 * len(labels) + _SPARE_CLASSES)
             numbers = integers and bool(labels[-1] < most)
-        elif numbers and not (integers and labels[-1] < _MOST_CLASSES):
+        elif numbers and not (integers and labels[-1] < _MAX_CLASSES):
             raise ValueError(
                 f"y holds {labels[0]!r} to {labels[-1]!r}, but earlier labels were class numbers"
             )
         self.numbers = numbers
         self.names = None if numbers else [str(label) for label in labels.tolist()]
         if self.names is not None and len(set(self.names)) < len(self.names):
-            raise ValueError("y holds two labels that are the same as text")
+            raise ValueError("y holds two labels that are the same as strings")
 
     def codes(self, y: AnyArray) -> I32:
-        """The class numbers of labels, all of which are known."""
+        """The class numbers of known labels."""
         codes = y if self.numbers else np.searchsorted(self.labels, y)
         return np.ascontiguousarray(codes, dtype=np.int32)
 
@@ -90,12 +90,12 @@ class _Classes:
         """Whether all labels of y are among these."""
         return bool(np.isin(y, self.labels).all())
 
-    def places(self, n_classes: int, names: Optional[list[str]]) -> AnyArray:
-        """The number of each label in a model with these classes; -1: it has none."""
+    def positions(self, n_classes: int, names: Optional[list[str]]) -> AnyArray:
+        """The class number of each label in a model with these classes; -1: not in it."""
         if self.names is None or names is None:
             return np.where(self.labels < n_classes, self.labels, -1).astype(np.intp)
-        place = {name: k for k, name in enumerate(names)}
-        return np.array([place.get(name, -1) for name in self.names], dtype=np.intp)
+        position = {name: k for k, name in enumerate(names)}
+        return np.array([position.get(name, -1) for name in self.names], dtype=np.intp)
 
     def union(self, other: _Classes) -> _Classes:
         """The labels of both."""
@@ -105,7 +105,7 @@ class _Classes:
 
 
 def _text_of(text: Any, labels: _Classes) -> tuple[Text, _Classes]:
-    """Text prototypes, and all labels: those of the rows, and those that have text alone."""
+    """Text prototypes, and all labels: those of the rows and those that only the text has."""
     if isinstance(text, Mapping):
         keys, blocks = list(text), [np.atleast_2d(np.asarray(text[key])) for key in text]
         order = np.argsort(np.array(keys), kind="stable")
@@ -126,40 +126,44 @@ class KooFu(
     TransformerMixin,  # type: ignore[misc]
     BaseEstimator,  # type: ignore[misc]
 ):
-    """Koo-Fu as a scikit-learn estimator: a supervised map, and a classifier by nearest class mean.
+    """Koo-Fu as a scikit-learn estimator: a supervised map and a nearest-class-mean classifier.
 
-    It takes the place of ``LinearDiscriminantAnalysis``. The map whitens the scatter within classes
-    and rotates to the directions that separate classes best; ``transform`` applies it, ``predict``
-    compares mapped rows with mapped class means. In contrast to LDA it learns batch by batch
-    (``partial_fit``), adds up (``+``), chooses its regulariser by exact leave-one-out, and can use
+    A replacement for ``LinearDiscriminantAnalysis``. The map whitens the scatter within classes and
+    rotates to the directions that separate classes best; ``transform`` applies it, ``predict``
+    compares mapped rows with mapped class means. Unlike LDA it learns batch by batch
+    (``partial_fit``), merges (``+``), chooses its regulariser by exact leave-one-out, and can use
     embeddings of the class names (``text``).
 
-    ``fit`` chooses ``lambda_`` and what else is ``"auto"`` from the rows. ``partial_fit``, ``merge``
-    and ``+`` keep statistics, not rows. They give ``"auto"`` the library's default for statistics,
-    0.3 times the mean eigenvalue of the scatter within classes.
+    ``fit`` chooses ``lambda_`` and all else that is ``"auto"`` from the rows. ``partial_fit``,
+    ``merge`` and ``+`` keep statistics, not rows; for them ``"auto"`` is 0.3 times the mean
+    eigenvalue of the scatter within classes.
 
-    :param lambda_: the regulariser: ``"auto"``; a number, in units of the scatter matrix; ``"0.3x"``,
-        relative to its mean eigenvalue; ``"gda"`` or ``"ledoit-wolf"``.
-    :param n_components: dimensions to keep; None: all; ``"auto"``: the fewest that are shown to lose
-        less than half a point.
-    :param metric: ``"cosine"`` or ``"euclidean"``; None: cosine, or Euclidean without ``normalize``.
-    :param normalize: scale rows to unit length first, as suits embeddings. False keeps their lengths,
-        as LDA does.
-    :param zero_rows: with ``normalize``, what a row of zeros is: ``"skip"``, it takes no part in the
-        fit, maps to zeros, and has the same score in all classes; ``"error"``, a ValueError. Without
-        ``normalize`` it is a row like any other.
-    :param text: embeddings of the class names: an array with a row for each class, in the order of
-        ``classes_``, or a mapping from labels to rows (or to several rows each, one for each prompt).
-        Labels without rows in X take part by their text alone.
-    :param alpha: with ``text``, the weight of class means beside it; ``"auto"``: chosen by ``fit``.
-    :param method: ``"shrunk"``, or ``"paper"`` for the method of the paper as it is.
-    :param priors: how likely classes are: ``"equal"``, or ``"training"``, by their numbers of rows; with
-        ``normalize`` that needs ``fit``. None: equal, or training without ``normalize``.
+    :param lambda_: the regulariser: ``"auto"``; a number, in units of the scatter matrix;
+        ``"0.3x"``, relative to its mean eigenvalue; ``"gda"`` or ``"ledoit-wolf"``.
+    :param n_components: dimensions to keep; None: all; ``"auto"``: the fewest shown to lose less
+        than half a point.
+    :param metric: ``"cosine"`` or ``"euclidean"``; None: cosine, or Euclidean without
+        ``normalize``.
+    :param normalize: scale rows to unit length first, which suits embeddings. False keeps their
+        lengths, as LDA does.
+    :param zero_rows: with ``normalize``, how to treat zero rows: ``"skip"``: they are left out of
+        the fit, map to zeros, and have the same score in all classes; ``"error"``: ValueError.
+        Without ``normalize`` they are ordinary rows.
+    :param text: embeddings of the class names: an array with a row per class, in the order of
+        ``classes_``, or a mapping from labels to a row or several (one per prompt). Labels without
+        rows in X take part by their text alone.
+    :param alpha: with ``text``, the weight of class means relative to it; ``"auto"``: chosen by
+        ``fit``.
+    :param method: ``"shrunk"``, or ``"paper"`` for the unchanged method of the paper.
+    :param priors: how likely classes are: ``"equal"``, or ``"training"``: in proportion to their
+        rows (with ``normalize``, only after ``fit``). None: equal, or training without
+        ``normalize``.
 
-    Attributes as in ``LinearDiscriminantAnalysis``: ``classes_``, ``means_``, ``priors_``, ``xbar_``,
-    ``scalings_``, ``explained_variance_ratio_``, ``n_features_in_``, ``feature_names_in_``. Besides
-    these, ``model_`` (:class:`koofu.Model`), ``stats_`` (:class:`koofu.Stats`), ``counts_`` (training
-    rows of each class), ``n_components_`` and ``chosen_lambda_``.
+    Attributes as in ``LinearDiscriminantAnalysis``: ``classes_``, ``means_``, ``priors_``,
+    ``xbar_``, ``scalings_``, ``explained_variance_ratio_``, ``n_features_in_``,
+    ``feature_names_in_``. Also ``model_`` (:class:`koofu.Model`), ``stats_``
+    (:class:`koofu.Stats`), ``counts_`` (training rows of each class), ``n_components_`` and
+    ``chosen_lambda_``.
 
     >>> import numpy as np, koofu
     >>> rng = np.random.default_rng(0)
@@ -179,7 +183,7 @@ class KooFu(
     _stats: Optional[Stats]
     _model: Optional[Model]
     _labels: _Classes
-    _closed: bool  # no other labels may come
+    _closed: bool  # no new labels are allowed
 
     def __init__(
         self,
@@ -204,10 +208,10 @@ class KooFu(
         self.method = method
         self.priors = priors
 
-    # --- fitting ---------------------------------------------------------------------------------
+    # --- fitting ----------------------------------------------------------------------------------
 
     def fit(self, X: Any, y: Any) -> KooFu:
-        """Fits to rows and labels, choosing what is ``"auto"``.
+        """Fits to rows and labels, choosing all that is ``"auto"``.
 
         :param X: rows, [n_samples, n_features]; float16, float32 and float64 are not copied.
         :param y: labels of any kind.
@@ -222,25 +226,25 @@ class KooFu(
         return self
 
     def partial_fit(self, X: Any, y: Any, classes: Any = None) -> KooFu:
-        """Adds rows to those of earlier calls, and to those of ``fit``. Exact: the batches may come in
-        any order and size.
+        """Adds rows to those of earlier calls and of ``fit``, exactly: batches may have any order
+        and size.
 
-        The model is made when it is first used after this.
+        The model is computed when it is next used.
 
-        :param classes: all labels that will come, in the first call; None: each call may bring new
-            ones.
+        :param classes: in the first call, all labels there will be; None: each call may add labels.
         """
         first = not hasattr(self, "_labels")
         X, y = self._check(X, y, reset=first)
         if not first and self._stats is None:
-            raise ValueError("a loaded model has no statistics that rows could be added to")
+            raise ValueError("a loaded model has no statistics to add rows to")
         labels = np.unique(y)
         if classes is not None:
             given = np.unique(np.asarray(classes))
             if not first and not np.array_equal(given, self.classes_):
                 raise ValueError(f"classes is {given!r}; earlier calls had {self.classes_!r}")
             if not np.isin(labels, given).all():
-                raise ValueError(f"y holds {np.setdiff1d(labels, given)!r}, which is not in classes")
+                new = np.setdiff1d(labels, given)
+                raise ValueError(f"y holds {new!r}, which is not in classes")
             labels = given
             self._closed = True
         elif first:
@@ -255,7 +259,7 @@ class KooFu(
         return self
 
     def merge(self, *others: KooFu) -> KooFu:
-        """Adds the rows of other fitted estimators to this one, exactly and in any order."""
+        """Adds the rows of other fitted estimators, exactly and in any order."""
         stats, labels = self.stats_, self._labels
         for other in others:
             if not isinstance(other, KooFu):
@@ -281,12 +285,12 @@ class KooFu(
         return both.merge(other)
 
     def __radd__(self, other: object) -> KooFu:
-        return self if other == 0 else NotImplemented  # so that sum() works
+        return self if other == 0 else NotImplemented  # for sum()
 
-    # --- use -------------------------------------------------------------------------------------
+    # --- use --------------------------------------------------------------------------------------
 
     def transform(self, X: Any) -> F32:
-        """Maps rows, to float32 [n_samples, n_components_]; of unit length, if ``normalize``."""
+        """Maps rows to float32 [n_samples, n_components_], at unit length if ``normalize``."""
         X, zero = self._rows(X)
         out = self.model_.transform(X)
         if zero is not None:
@@ -298,9 +302,9 @@ class KooFu(
         X, zero = self._rows(X)
         model = self.model_
         answers = model.classify(X, metric=self.metric)[0][:, 0]
-        places = self._places()
+        positions = self._positions()
         index = np.zeros(model.n_classes, dtype=np.intp)
-        index[places[places >= 0]] = np.flatnonzero(places >= 0)
+        index[positions[positions >= 0]] = np.flatnonzero(positions >= 0)
         chosen = index[answers]
         if zero is not None:
             chosen[zero] = 0
@@ -311,19 +315,19 @@ class KooFu(
         distance. [n_samples, n_classes]; for two classes the difference, [n_samples]."""
         X, zero = self._rows(X)
         scores = self._by_label(self.model_.scores(X, metric=self.metric), -np.inf)
-        if (self.metric or self._usual_metric()) == "euclidean":
+        if (self.metric or self._default_metric()) == "euclidean":
             scores = -0.5 * scores**2
         if zero is not None:
             scores[zero] = 0
         return np.asarray(scores[:, 1] - scores[:, 0]) if scores.shape[1] == 2 else scores
 
     def predict_proba(self, X: Any) -> F64:
-        """The probability of each class, [n_samples, n_classes]: a softmax of the scores times the
-        temperature that ``fit`` has chosen by leaving rows out. Without one, after ``partial_fit`` or
-        ``merge``, it is 16 for cosines, and LDA's for distances."""
+        """The probability of each class, [n_samples, n_classes]: the softmax of the scores times a
+        temperature, which ``fit`` chooses by leaving rows out. After ``partial_fit`` or ``merge``
+        it is 16 for cosines, and that of LDA for distances."""
         X, zero = self._rows(X)
         table = self.model_.probabilities(
-            X, metric=self.metric, temperature=self._other_temperature())
+            X, metric=self.metric, temperature=self._fallback_temperature())
         out = self._by_label(table, 0)
         if zero is not None:
             out[zero] = 1 / out.shape[1]
@@ -334,17 +338,17 @@ class KooFu(
         with np.errstate(divide="ignore"):
             return np.asarray(np.log(self.predict_proba(X)))
 
-    # --- files -----------------------------------------------------------------------------------
+    # --- files ------------------------------------------------------------------------------------
 
     def save(self, path: Path) -> None:
-        """Writes the model as a file that the command line and :meth:`koofu.Model.load` read. Pickle
-        the estimator to keep parameters and statistics as well."""
+        """Writes the model to a file for the command line and :meth:`koofu.Model.load`. To keep
+        parameters and statistics as well, pickle the estimator."""
         self.model_.save(path)
 
     @classmethod
     def load(cls, path: Path) -> KooFu:
-        """An estimator of a model file. Class names become labels of type str, class numbers integers.
-        It has no statistics, so nothing can be added to it."""
+        """An estimator from a model file. Labels are class names (str) or class numbers. It has no
+        statistics, so no rows can be added."""
         model = Model.load(path)
         kept = None if model.dim_out == model.dim_in else model.dim_out
         out = cls(model.lambda_, kept, normalize=model.normalized, method=model.method,
@@ -357,11 +361,11 @@ class KooFu(
         out._take(None, model, labels)
         return out
 
-    # --- what was fitted -------------------------------------------------------------------------
+    # --- what was fitted --------------------------------------------------------------------------
 
     @property
     def model_(self) -> Model:
-        """The model; made of the statistics if rows were added since it was last used."""
+        """The model, computed from the statistics if rows were added since its last use."""
         self._check_fitted()
         if self._model is None:
             self._check_classes(self._labels.labels)
@@ -372,7 +376,7 @@ class KooFu(
 
     @property
     def stats_(self) -> Stats:
-        """Exact statistics of all rows so far."""
+        """The exact statistics of all rows so far."""
         self._check_fitted()
         if self._stats is None:
             raise ValueError("a loaded model has no statistics")
@@ -401,8 +405,8 @@ class KooFu(
 
     @property
     def scalings_(self) -> F64:
-        """The map: ``transform`` is ``(X - xbar_) @ scalings_``, of rows scaled to unit length before
-        and after if ``normalize``. (Method ``"paper"`` does not subtract the mean.)"""
+        """The map: ``transform`` is ``(X - xbar_) @ scalings_``, with rows scaled to unit length
+        before and after if ``normalize``. (Method ``"paper"`` does not subtract the mean.)"""
         return self.model_.matrix.T
 
     @property
@@ -413,7 +417,7 @@ class KooFu(
 
     @property
     def n_components_(self) -> int:
-        """Dimensions that ``transform`` gives."""
+        """The number of columns that ``transform`` returns."""
         return self.model_.dim_out
 
     @property
@@ -421,7 +425,7 @@ class KooFu(
         """The regulariser that was used, in units of the scatter matrix."""
         return self.model_.lambda_
 
-    # --- for scikit-learn ------------------------------------------------------------------------
+    # --- for scikit-learn -------------------------------------------------------------------------
 
     @property
     def _n_features_out(self) -> int:
@@ -438,29 +442,30 @@ class KooFu(
     def _more_tags(self) -> dict[str, Any]:  # before scikit-learn 1.6
         return {"preserves_dtype": [np.float32]}
 
-    # --- inside ----------------------------------------------------------------------------------
+    # --- inside -----------------------------------------------------------------------------------
 
     def _check_fitted(self) -> None:
         if not hasattr(self, "_labels"):
             raise NotFittedError(
-                f"This {type(self).__name__} instance is not fitted yet. Call 'fit' or 'partial_fit' "
-                "before using it."
+                f"This {type(self).__name__} instance is not fitted yet. Call 'fit' or "
+                "'partial_fit' before using it."
             )
 
     def _check(self, X: Any, y: Any, reset: bool) -> tuple[AnyArray, AnyArray]:
         one_of(self.zero_rows, _ZERO_ROWS, "zero_rows")
         X, y = validate_data(self, X, y, dtype=_FLOATS, reset=reset)
-        with warnings.catch_warnings():  # a few rows of each class are no reason for doubt
+        with warnings.catch_warnings():  # few rows per class are fine here
             warnings.simplefilter("ignore", UserWarning)
             check_classification_targets(y)
         if self.normalize and X.shape[1] == 1:
-            raise ValueError("X has n_features = 1, and scaled to unit length that is a sign; "
-                             "normalize=False keeps the lengths")
+            raise ValueError("X has n_features = 1, of which scaling to unit length leaves only "
+                             "the sign; normalize=False keeps the lengths")
         return X, np.asarray(y)
 
     def _check_classes(self, labels: AnyArray) -> _Classes:
         if len(labels) < 2:
-            raise ValueError(f"there must be at least two classes, but y has 1 class: {labels[0]!r}")
+            raise ValueError("there must be at least two classes, but y has 1 class: "
+                             f"{labels[0]!r}")
         return _Classes(labels)
 
     def _data(self, X: AnyArray, y: AnyArray, classes: _Classes) -> Data:
@@ -469,7 +474,7 @@ class KooFu(
         return Data(X, classes.codes(y), classes=classes.names, zero_rows=self.zero_rows)
 
     def _batch(self, X: AnyArray, y: AnyArray, classes: _Classes, first: bool) -> Stats:
-        """The statistics of a batch, in units that later batches can have as well."""
+        """The statistics of a batch, in units that leave room for later batches."""
         data = self._data(X, y, classes)
         if self.normalize:
             return Stats.of(data)
@@ -483,7 +488,7 @@ class KooFu(
         self.classes_ = labels.labels
 
     def _options(self, labels: _Classes) -> tuple[dict[str, Any], _Classes]:
-        """Options of a fit, and all labels: those of the rows, and those that only the text has."""
+        """Options of a fit, and all labels: those of the rows and those that only the text has."""
         text, alpha = None, None
         if self.text is not None:
             text, labels = _text_of(self.text, labels)
@@ -500,7 +505,7 @@ class KooFu(
         return options, labels
 
     def _rows(self, X: Any) -> tuple[AnyArray, Optional[AnyArray]]:
-        """Checked rows, with something harmless in the place of zero rows, and where these were."""
+        """Checked rows, with zero rows replaced by ones, and a mask of these or None."""
         self._check_fitted()
         X = validate_data(self, X, dtype=_FLOATS, reset=False)
         if not self.normalize:
@@ -512,34 +517,34 @@ class KooFu(
         X[zero] = 1
         return X, zero
 
-    def _places(self) -> AnyArray:
+    def _positions(self) -> AnyArray:
         model = self.model_
-        return self._labels.places(model.n_classes, model.class_names)
+        return self._labels.positions(model.n_classes, model.class_names)
 
     def _by_class(self, array: Any) -> Any:
-        """What the model has by class, by label."""
-        places = self._places()
-        out = np.asarray(array)[places]
-        out[places < 0] = 0
+        """Reorders values by class to values by label; 0 for labels that the model lacks."""
+        positions = self._positions()
+        out = np.asarray(array)[positions]
+        out[positions < 0] = 0
         return out
 
     def _by_label(self, table: F64, missing: float) -> F64:
-        """Columns by class of the model as columns by label."""
-        places = self._places()
-        if np.array_equal(places, np.arange(table.shape[1])):
+        """Reorders columns by class to columns by label; `missing` for labels the model lacks."""
+        positions = self._positions()
+        if np.array_equal(positions, np.arange(table.shape[1])):
             return table
-        out = table[:, places]
-        out[:, places < 0] = missing
+        out = table[:, positions]
+        out[:, positions < 0] = missing
         return out
 
-    def _usual_metric(self) -> str:
+    def _default_metric(self) -> str:
         return "cosine" if self.model_.normalized else "euclidean"
 
-    def _other_temperature(self) -> Optional[float]:
-        """The temperature to use where the model has none; None: the model's."""
+    def _fallback_temperature(self) -> Optional[float]:
+        """A temperature where the model has none for the metric; None: it has one."""
         model = self.model_
-        metric = self.metric or self._usual_metric()
-        if model.temperature is not None and metric == self._usual_metric():
+        metric = self.metric or self._default_metric()
+        if model.temperature is not None and metric == self._default_metric():
             return None
         counts = model.counts
         return _TEMPERATURE if metric == "cosine" else float(counts.sum() - (counts > 0).sum())

@@ -1,4 +1,4 @@
-"""Fitting to Ray data sets: blocks become statistics, which are added up in a tree of tasks."""
+"""Fitting to Ray data sets: statistics of each block, added up in a tree of tasks."""
 
 from __future__ import annotations
 
@@ -48,18 +48,19 @@ def fit(
     split_every: int = 8,
     **options: Any,
 ) -> Model:
-    """Fits a model to a :class:`ray.data.Dataset`. It has the same bytes as one of
-    :func:`koofu.fit` for all rows together.
+    """Fits a model to a :class:`ray.data.Dataset`. It has the same bytes as that of
+    :func:`koofu.fit` on all rows.
 
-    The statistics of each block are made where it lies; only these travel, with the labels. With
-    ``choose``, a few thousand rows are left out in turn afterwards, and the blocks they are in come
-    here one at a time.
+    The statistics of each block are computed where it is; only these and the labels are sent. With
+    ``choose``, a few thousand rows are then left out in turn; their blocks are fetched one at a
+    time.
 
     :param features: the column of rows: tensors, or lists of numbers.
-    :param label: the column of labels: class numbers, or strings.
-    :param choose: choose from the rows what is not given, as :func:`koofu.fit` does. False: from
-        statistics alone: lambda is ``"0.3x"`` unless given, and there is no temperature.
-    :param split_every: how many statistics are added at a time.
+    :param label: the column of labels: class numbers or strings.
+    :param choose: choose settings that are not given from the rows, as :func:`koofu.fit` does.
+        False: from the statistics alone: lambda is ``"0.3x"`` unless given, and there is no
+        temperature.
+    :param split_every: the number of statistics added at a time.
     :param options: those of :func:`koofu.fit`.
     """
     if split_every < 2:
@@ -72,7 +73,7 @@ def fit(
     count = ray.remote(_count).options(num_returns=2)
     counted = [count.remote(b, features, label, normalize, exponent, zero_rows) for b in blocks]
     parts = [part[0] for part in counted]
-    add = ray.remote(lambda *some: _parts.add(some))
+    add = ray.remote(lambda *parts: _parts.add(parts))
     while len(parts) > 1:
         parts = [add.remote(*parts[i : i + split_every]) for i in range(0, len(parts), split_every)]
     stats = ray.get(parts[0]) if parts else None

@@ -1,7 +1,7 @@
-"""Fitting to Spark data frames: partitions become statistics, which are added up by treeReduce.
+"""Fitting to Spark data frames: statistics of each partition, added up by treeReduce.
 
-Rows go from Spark to koofu as Arrow record batches (``mapInArrow``), without Python objects. This needs a
-classic session (not Spark Connect), pyspark 3.4 or newer, and pyarrow.
+Rows go from Spark to koofu as Arrow record batches (``mapInArrow``), without Python objects. This
+needs a classic session (not Spark Connect), pyspark 3.4 or newer, and pyarrow.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def _matrix(column: Any) -> Any:
     """A column of lists, or of Spark's vectors, as a matrix."""
     if isinstance(column, pa.ChunkedArray):
         column = column.combine_chunks()
-    if pa.types.is_struct(column.type):  # pyspark.ml's vectors: dense ones alone
+    if pa.types.is_struct(column.type):  # vectors of pyspark.ml, dense only
         column = column.field("values")
     if len(column) == 0:
         return np.empty((0, 0), dtype=np.float32)
@@ -52,7 +52,7 @@ def _table(batches: Iterator[Any]) -> Optional[Any]:
 
 
 def _count(normalize: bool, exponent: Optional[int], zero_rows: str) -> Callable[[Any], Any]:
-    """What makes one record of a partition: its number, labels and statistics."""
+    """A function from a partition to one record: number, labels and statistics."""
 
     def count(batches: Iterator[Any]) -> Iterator[Any]:
         from pyspark import TaskContext
@@ -104,18 +104,18 @@ def fit(
     depth: int = 2,
     **options: Any,
 ) -> Model:
-    """Fits a model to a data frame. It has the same bytes as one of :func:`koofu.fit` for all rows
-    together, in the order of the partitions.
+    """Fits a model to a data frame. It has the same bytes as that of :func:`koofu.fit` on all rows,
+    in the order of the partitions.
 
-    The statistics of each partition are made where it lies; only these travel, with the labels. With
-    ``choose``, a few thousand rows are left out in turn afterwards; partitions they are in are
-    computed again and come here one at a time. Cache what is expensive to compute, or does not come
-    in the same order twice.
+    The statistics of each partition are computed where it is; only these and the labels are sent.
+    With ``choose``, a few thousand rows are then left out in turn; their partitions are computed
+    again and fetched one at a time. Cache what is expensive to compute or has no fixed order.
 
     :param features: the column of rows: arrays of numbers, or dense vectors of ``pyspark.ml``.
-    :param label: the column of labels: class numbers, or strings.
-    :param choose: choose from the rows what is not given, as :func:`koofu.fit` does. False: from
-        statistics alone: lambda is ``"0.3x"`` unless given, and there is no temperature.
+    :param label: the column of labels: class numbers or strings.
+    :param choose: choose settings that are not given from the rows, as :func:`koofu.fit` does.
+        False: from the statistics alone: lambda is ``"0.3x"`` unless given, and there is no
+        temperature.
     :param depth: of the tree that adds statistics up.
     :param options: those of :func:`koofu.fit`.
     """

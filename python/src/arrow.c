@@ -1,13 +1,14 @@
-/* arrow.c - rows of Arrow arrays, by the Arrow C data and stream interfaces: polars, pyarrow, duckdb.
+/* arrow.c - rows of Arrow arrays, through the Arrow C data and stream interfaces: polars, pyarrow,
+ * duckdb.
  *
- * Rows are lists of floats: fixed-size lists, or lists that all have the same length. They may be the
- * only column of a table, and come in any number of chunks. */
+ * Rows are lists of floats: fixed-size lists, or lists that all have the same length. They may be
+ * the only column of a table, and come in any number of chunks. */
 #include "koofu_py.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* As the specification has them. */
+/* From the specification. */
 struct ArrowSchema {
   const char *format, *name, *metadata;
   int64_t flags, n_children;
@@ -34,14 +35,14 @@ typedef enum list_kind { LIST_FIXED, LIST_32, LIST_64 } list_kind;
 
 /* What the schema says about a column of rows. */
 typedef struct layout {
-  bool in_table; /* the array is a struct with this column alone */
+  bool in_table; /* the array is a struct with this single column */
   list_kind kind;
   int64_t columns; /* fixed-size lists only */
   kf_dtype dtype;
   size_t size; /* of an element */
 } layout;
 
-/* --- the schema ------------------------------------------------------------------------------------------ */
+/* --- the schema ------------------------------------------------------------------------------- */
 
 static bool fail_format(const struct ArrowSchema *schema, const char *what) {
   PyErr_Format(
@@ -85,11 +86,11 @@ static bool read_element(layout *l, const struct ArrowSchema *list, const char *
   return fail_format(element, what);
 }
 
-/* The number in '+w:16'; -1 if it is none. */
+/* The number in '+w:16'; -1: invalid. */
 static int64_t fixed_length(const char *format) {
   const char *digits = format + strlen("+w:");
   bool plain = digits[0] != '\0' && digits[strspn(digits, "0123456789")] == '\0';
-  return plain ? strtoll(digits, NULL, 10) : -1; /* LLONG_MAX if it is too large */
+  return plain ? strtoll(digits, NULL, 10) : -1; /* LLONG_MAX if too large */
 }
 
 static bool read_schema(rows *r, layout *l, const struct ArrowSchema *schema, const char *what) {
@@ -121,20 +122,21 @@ static bool read_schema(rows *r, layout *l, const struct ArrowSchema *schema, co
   return read_element(l, schema, what);
 }
 
-/* --- one chunk ------------------------------------------------------------------------------------------- */
+/* --- one chunk -------------------------------------------------------------------------------- */
 
-/* Whatever an array says about itself is checked: pyarrow, for one, loads files without validating
- * them. Only the sizes of buffers are taken on trust, as the interface does not pass them. */
+/* Everything an array says about itself is checked, since pyarrow, for one, loads files without
+ * validating them. Only the sizes of buffers are trusted, since the interface does not have
+ * them. */
 
-/* More than any memory holds. Sums of a few of these, in bytes, do not overflow. */
-#define MOST_ELEMENTS (INT64_MAX / 32)
+/* More than fits in memory. Sums of a few of these, in bytes, do not overflow. */
+#define MAX_ELEMENTS (INT64_MAX / 32)
 
-/* Whether an array has the parts that its format asks for, and numbers that can be. */
+/* Whether an array has the parts that its format requires, and possible sizes. */
 static bool check_array(const struct ArrowArray *a, int64_t n_buffers, int64_t n_children,
                         const char *what) {
   if (a == NULL) return fail_array(what, "lacks a child");
   if (a->release == NULL) return fail_array(what, "has been released");
-  if (a->length < 0 || a->offset < 0 || a->length > MOST_ELEMENTS || a->offset > MOST_ELEMENTS)
+  if (a->length < 0 || a->offset < 0 || a->length > MAX_ELEMENTS || a->offset > MAX_ELEMENTS)
     return fail_array(what, "has an impossible length or offset");
   if (a->n_buffers != n_buffers || a->buffers == NULL)
     return fail_array(what, "has another number of buffers than its format");
@@ -147,7 +149,7 @@ static bool check_array(const struct ArrowArray *a, int64_t n_buffers, int64_t n
   return true;
 }
 
-/* Whether elements [first, first + n) are all there; *at: the first that is not. */
+/* Whether no element of [first, first + n) is null; *at: the first that is. */
 static bool all_valid(const struct ArrowArray *array, int64_t first, int64_t n, int64_t *at) {
   if (array->null_count == 0 || array->buffers[0] == NULL) return true;
   const unsigned char *bits = array->buffers[0];
@@ -239,7 +241,7 @@ static bool add_chunk(rows *r, const struct ArrowArray *array, const layout *l, 
                   what);
 }
 
-/* --- arrays and streams ------------------------------------------------------------------------------------ */
+/* --- arrays and streams ----------------------------------------------------------------------- */
 
 static void release_schema(void *what) {
   struct ArrowSchema *schema = what;
@@ -252,7 +254,7 @@ static void release_array(void *what) {
   PyMem_Free(array);
 }
 
-/* Moves an array to where it lives as long as the rows. NULL: an exception is set. */
+/* Moves an array into memory that lives as long as the rows. NULL: an exception is set. */
 static struct ArrowArray *keep_array(rows *r, struct ArrowArray *from) {
   struct ArrowArray *array = PyMem_Malloc(sizeof *array);
   if (array == NULL) {
@@ -305,7 +307,7 @@ static int from_array(rows *r, PyObject *object, const char *what) {
   if (both == NULL) return -1;
   bool fine =
       check_tuple(both, "a tuple from __arrow_c_array__") &&
-      PyArg_ParseTuple(both, "OO;__arrow_c_array__ must give two capsules", &first, &second);
+      PyArg_ParseTuple(both, "OO;__arrow_c_array__ must return two capsules", &first, &second);
   struct ArrowSchema *schema = fine ? rows_capsule(first, "arrow_schema", what) : NULL;
   struct ArrowArray *array = schema != NULL ? rows_capsule(second, "arrow_array", what) : NULL;
   layout l;

@@ -1,11 +1,11 @@
 /* call.c - calls of the library: contexts, the interpreter's lock, interrupts, errors and notes.
  *
- * A context serves one thread at a time. Each call takes one from a list and puts it back, so any
- * number of Python threads can use one model at once. After fork() the list is empty: threads of a
- * context do not live on in the child.
+ * A context serves one thread at a time. Each call takes one from a list and returns it, so any
+ * number of Python threads can use one model. After fork() the list is empty, since the threads of
+ * a context do not exist in the child.
  *
- * The library reports progress on the thread that called it. There, now and then, the interpreter is
- * taken back for a moment to see whether a signal has arrived. */
+ * The library reports progress on the calling thread, which then takes the interpreter for a
+ * moment, every 50 ms, to check for signals. */
 #include "koofu_py.h"
 
 #include <pthread.h>
@@ -13,37 +13,37 @@
 #include <string.h>
 #include <time.h>
 
-enum { MOST_NOTES = 100, LOOK_EVERY_MS = 50 };
+enum { MAX_NOTES = 100, LOOK_EVERY_MS = 50 };
 
 typedef struct slot {
   struct slot *next;
   kf_ctx *ctx;
   unsigned settings; /* number of the settings it was made with */
   PyThreadState *thread;
-  int64_t looked; /* when, in milliseconds */
-  char *notes[MOST_NOTES];
+  int64_t looked; /* time of the last look, in milliseconds */
+  char *notes[MAX_NOTES];
   size_t n_notes;
 } slot;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static slot *idle;
-static kf_ctx_options settings; /* without its strings, which are here: */
+static kf_ctx_options settings; /* except its strings: */
 static char device[256], plugin[4096];
 static unsigned n_settings;
 
-/* --- fork ------------------------------------------------------------------------------------------ */
+/* --- fork ------------------------------------------------------------------------------------- */
 
 static void before_fork(void) { pthread_mutex_lock(&lock); }
 static void after_fork(void) { pthread_mutex_unlock(&lock); }
 
 static void in_child(void) {
   pthread_mutex_init(&lock, NULL);
-  idle = NULL; /* their threads are gone, so they cannot even be freed */
+  idle = NULL; /* cannot be freed, since their threads do not exist here */
 }
 
 static void watch_forks(void) { pthread_atfork(before_fork, after_fork, in_child); }
 
-/* --- what the library calls -------------------------------------------------------------------------- */
+/* --- callbacks -------------------------------------------------------------------------------- */
 
 static int64_t now_ms(void) {
   struct timespec now;
@@ -51,7 +51,7 @@ static int64_t now_ms(void) {
   return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
-/* Non-zero: an exception is set, and the work should stop. Without the interpreter. */
+/* Called without the interpreter. Non-zero: an exception is set, and the work must stop. */
 static int look(slot *s) {
   int64_t now = now_ms();
   if (now - s->looked < LOOK_EVERY_MS) return 0;
@@ -73,11 +73,11 @@ kf_status call_look(call *c) { return look(c->slot) != 0 ? KF_ERR_CANCELLED : KF
 
 static void note(void *user, const char *message) {
   slot *s = user;
-  char *copy = s->n_notes < MOST_NOTES ? strdup(message) : NULL;
+  char *copy = s->n_notes < MAX_NOTES ? strdup(message) : NULL;
   if (copy != NULL) s->notes[s->n_notes++] = copy;
 }
 
-/* --- contexts ---------------------------------------------------------------------------------------- */
+/* --- contexts --------------------------------------------------------------------------------- */
 
 static void slot_free(slot *s) {
   if (s == NULL) return;
@@ -125,7 +125,7 @@ static void slot_give_back(slot *s) {
   pthread_mutex_unlock(&lock);
 }
 
-/* --- one call ---------------------------------------------------------------------------------------- */
+/* --- one call --------------------------------------------------------------------------------- */
 
 bool call_begin(call *c, PyObject *module) {
   *c = (call){.slot = slot_take(), .module = module};
@@ -178,19 +178,19 @@ static void raise_error(call *c) {
   if (PyExceptionInstance_Check(error))
     PyErr_SetObject((PyObject *)Py_TYPE(error), error);
   else
-    PyErr_SetString(PyExc_TypeError, "the hook of errors gave no exception");
+    PyErr_SetString(PyExc_TypeError, "the error hook returned no exception");
   Py_DECREF(error);
 }
 
 bool call_end(call *c) {
-  bool fine = !PyErr_Occurred(); /* an interrupt, or an argument */
+  bool fine = !PyErr_Occurred(); /* an interrupt, or a bad argument */
   if (fine && c->status != KF_OK) {
     raise_error(c);
     fine = false;
   }
   if (fine) {
     fine = pass_on_notes(c);
-  } else { /* what went wrong is what counts */
+  } else { /* the error comes first */
     for (size_t i = 0; i < c->slot->n_notes; i++) free(c->slot->notes[i]);
     c->slot->n_notes = 0;
   }
@@ -198,20 +198,20 @@ bool call_end(call *c) {
   return fine;
 }
 
-/* --- settings ---------------------------------------------------------------------------------------- */
+/* --- settings --------------------------------------------------------------------------------- */
 
-/* Makes a context with these settings, to see whether it can be, and opens the devices they name. */
+/* Checks settings with a context of their own, and opens the devices they name. */
 static bool try_settings(const kf_ctx_options *o) {
-  kf_ctx *trial;
+  kf_ctx *ctx;
   const kf_device_list *found;
-  if (kf_ctx_new(o, &trial) != KF_OK) {
+  if (kf_ctx_new(o, &ctx) != KF_OK) {
     PyErr_Format(PyExc_ValueError, "threads must be 0 to 1024, and the instruction set available");
     return false;
   }
-  kf_status status = o->device != NULL ? kf_devices_find(trial, &found) : KF_OK;
+  kf_status status = o->device != NULL ? kf_devices_find(ctx, &found) : KF_OK;
   if (status != KF_OK)
-    PyErr_SetString(status == KF_ERR_ARG ? PyExc_ValueError : PyExc_OSError, kf_errmsg(trial));
-  kf_ctx_free(trial);
+    PyErr_SetString(status == KF_ERR_ARG ? PyExc_ValueError : PyExc_OSError, kf_errmsg(ctx));
+  kf_ctx_free(ctx);
   return status == KF_OK;
 }
 
@@ -244,7 +244,7 @@ PyObject *py_configure(PyObject *module, PyObject *const *args, Py_ssize_t n) {
   Py_RETURN_NONE;
 }
 
-/* threads() -> how many a call uses, and the name of the instruction set. */
+/* threads() -> (threads of a call, name of the instruction set) */
 PyObject *py_threads(PyObject *module, PyObject *const *args, Py_ssize_t n) {
   (void)args;
   call c;

@@ -1,4 +1,4 @@
-/* convert.c - Python's arguments to C, and results back. */
+/* convert.c - arguments from Python to C, and results back. */
 #include "koofu_py.h"
 
 #include <string.h>
@@ -9,7 +9,7 @@ bool check_count(const char *function, Py_ssize_t n, Py_ssize_t wanted) {
   return false;
 }
 
-/* --- numbers and strings ------------------------------------------------------------------------------ */
+/* --- numbers and strings ---------------------------------------------------------------------- */
 
 bool take_u64(PyObject *number, uint64_t *out) {
   PyObject *whole = PyNumber_Index(number);
@@ -64,15 +64,15 @@ static bool take_string(PyObject *object, const char **out) {
     return false;
   }
   if (strlen(*out) == (size_t)length) return true;
-  PyErr_Format(PyExc_ValueError, "%R holds a NUL character", object);
+  PyErr_Format(PyExc_ValueError, "%R contains a NUL", object);
   return false;
 }
 
 bool take_path(PyObject *bytes, const char **out) { return take_string(bytes, out); }
 
-/* --- lists -------------------------------------------------------------------------------------------- */
+/* --- lists ------------------------------------------------------------------------------------ */
 
-/* `right`: whether the object is what is needed, and named by `what`. */
+/* right: whether the object has the type named by `what`. */
 static bool check_type(bool right, PyObject *object, const char *what) {
   if (right) return true;
   PyObject *name = PyType_GetName(Py_TYPE(object));
@@ -81,7 +81,7 @@ static bool check_type(bool right, PyObject *object, const char *what) {
   return false;
 }
 
-/* Not by PySequence_Tuple, since what a subclass iterates over need not live as long as the list. */
+/* Not PySequence_Tuple: what a subclass iterates over may be freed before the list. */
 PyObject *take_items(PyObject *list) {
   if (PyList_Check(list)) return PyList_AsTuple(list);
   return check_type(PyTuple_Check(list), list, "a list or tuple")
@@ -115,7 +115,7 @@ bool take_strings(PyObject *list, const char ***out, size_t *n) {
   return true;
 }
 
-/* --- buffers ------------------------------------------------------------------------------------------- */
+/* --- buffers ---------------------------------------------------------------------------------- */
 
 uint64_t table_size(uint64_t n, uint64_t columns) {
   return columns == 0 || n <= PY_SSIZE_T_MAX / columns ? n * columns : PY_SSIZE_T_MAX;
@@ -128,7 +128,7 @@ bool take_buffer(PyObject *object, Py_buffer *view, bool writable, size_t size, 
   if ((size_t)view->itemsize == size && bytes % size == 0 &&
       (count == ANY_COUNT || bytes / size == count))
     return true;
-  PyErr_SetString(PyExc_ValueError, "a buffer has another size than is needed");
+  PyErr_SetString(PyExc_ValueError, "a buffer has the wrong size");
   PyBuffer_Release(view);
   return false;
 }
@@ -141,7 +141,7 @@ PyObject *bytes_object(call *c, kf_bytes *bytes) {
   return object;
 }
 
-/* --- structs --------------------------------------------------------------------------------------------- */
+/* --- structs ---------------------------------------------------------------------------------- */
 
 static bool fill_one(void *to, const field *f, PyObject *value) {
   char *place = (char *)to + f->offset;
@@ -204,13 +204,44 @@ PyObject *names_list(const char *(*name)(const void *, uint32_t), const void *of
   return list;
 }
 
-/* --- capsules -------------------------------------------------------------------------------------------- */
+/* --- capsules --------------------------------------------------------------------------------- */
 
-PyObject *capsule_new(void *object, const char *name, PyCapsule_Destructor destroy,
-                      free_fn release) {
+static void free_stats(void *stats) { kf_stats_free(stats); }
+static void free_model(void *model) { kf_model_free(model); }
+static void free_text(void *text) { kf_text_free(text); }
+static void free_gallery(void *gallery) { kf_gallery_free(gallery); }
+static void free_encoder(void *encoder) { kf_encoder_free(encoder); }
+static void free_set(void *set) { kf_class_set_free(set); }
+static void free_truth(void *truth) { kf_truth_free(truth); }
+static void free_verdicts(void *verdicts) { kf_verdicts_free(verdicts); }
+
+static void free_object(void *object, const char *name) {
+  static const struct {
+    const char *name;
+    void (*release)(void *);
+  } kinds[] = {{CAPSULE_STATS, free_stats},     {CAPSULE_MODEL, free_model},
+               {CAPSULE_TEXT, free_text},       {CAPSULE_GALLERY, free_gallery},
+               {CAPSULE_ENCODER, free_encoder}, {CAPSULE_SET, free_set},
+               {CAPSULE_TRUTH, free_truth},     {CAPSULE_VERDICTS, free_verdicts}};
+  for (size_t i = 0; i < COUNT_OF(kinds); i++)
+    if (strcmp(kinds[i].name, name) == 0) kinds[i].release(object);
+}
+
+static void destroy(PyObject *capsule) {
+  const char *name = PyCapsule_GetName(capsule);
+  free_object(PyCapsule_GetPointer(capsule, name), name);
+}
+
+PyObject *capsule_new(void *object, const char *name) {
   PyObject *capsule = PyCapsule_New(object, name, destroy);
-  if (capsule == NULL) release(object);
+  if (capsule == NULL) free_object(object, name);
   return capsule;
+}
+
+PyObject *call_capsule(call *c, void *object, const char *name) {
+  if (call_end(c)) return capsule_new(object, name);
+  free_object(object, name);
+  return NULL;
 }
 
 void *capsule_get(PyObject *capsule, const char *name) {

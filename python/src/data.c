@@ -1,10 +1,10 @@
-/* data.c - data sets: files, and arrays where they are. */
+/* data.c - data sets: files, and arrays that are not copied. */
 #include "koofu_py.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* What a data set over arrays needs as long as it lives. */
+/* What a data set over arrays needs during its lifetime. */
 typedef struct held {
   rows rows;
   Py_buffer labels;
@@ -39,7 +39,7 @@ static PyObject *data_capsule(kf_data *data, held *h) {
   return NULL;
 }
 
-/* --- files ----------------------------------------------------------------------------------------------- */
+/* --- files ------------------------------------------------------------------------------------ */
 
 static const field open_fields[] = {
     {"classes", FIELD_PATH, offsetof(kf_data_options, classes)},
@@ -78,7 +78,7 @@ static PyObject *py_data_open(PyObject *module, PyObject *const *args, Py_ssize_
   return fine ? data_capsule(data, NULL) : NULL;
 }
 
-/* --- arrays ---------------------------------------------------------------------------------------------- */
+/* --- arrays ----------------------------------------------------------------------------------- */
 
 static bool hold_labels(held *h, PyObject *labels) {
   if (labels == Py_None) return true;
@@ -97,8 +97,8 @@ static bool hold_ids(held *h, PyObject *ids) {
   return false;
 }
 
-/* data_arrays(rows, labels | None, names | None, n_classes, skip, ids | None, what); labels: a buffer
- * of int32. */
+/* data_arrays(rows, labels | None, names | None, n_classes, skip, ids | None, what); labels: a
+ * buffer of int32. */
 static PyObject *py_data_arrays(PyObject *module, PyObject *const *args, Py_ssize_t n) {
   const char **names = NULL, *what;
   size_t n_names = 0;
@@ -128,7 +128,7 @@ static PyObject *py_data_arrays(PyObject *module, PyObject *const *args, Py_ssiz
   return NULL;
 }
 
-/* shape(rows, what) -> (rows, columns) of an array, without reading it. */
+/* shape(rows, what) -> (rows, columns); does not read the array. */
 static PyObject *py_shape(PyObject *module, PyObject *const *args, Py_ssize_t n) {
   (void)module;
   rows r;
@@ -140,7 +140,7 @@ static PyObject *py_shape(PyObject *module, PyObject *const *args, Py_ssize_t n)
   return shape;
 }
 
-/* count(rows or data) -> rows of a capsule of either kind. */
+/* count(capsule of rows or of a data set) -> number of rows */
 static PyObject *py_count(PyObject *module, PyObject *const *args, Py_ssize_t n) {
   (void)module;
   if (!check_count("count", n, 1)) return NULL;
@@ -152,7 +152,7 @@ static PyObject *py_count(PyObject *module, PyObject *const *args, Py_ssize_t n)
   return d == NULL ? NULL : PyLong_FromUnsignedLongLong(kf_data_rows(d));
 }
 
-/* --- what is in them --------------------------------------------------------------------------------------- */
+/* --- contents --------------------------------------------------------------------------------- */
 
 static const char *class_name(const void *data, uint32_t k) { return kf_data_class_name(data, k); }
 
@@ -181,11 +181,7 @@ static PyObject *py_data_labels(PyObject *module, PyObject *const *args, Py_ssiz
   if (!check_count("data_labels", n, 2)) return NULL;
   const kf_data *d = capsule_get(args[0], CAPSULE_DATA);
   if (d == NULL || !take_buffer(args[1], &out, true, sizeof(int32_t), kf_data_rows(d))) return NULL;
-  bool fine = call_begin(&c, module);
-  if (fine) {
-    RUN(&c, kf_data_labels(c.ctx, d, out.buf));
-    fine = call_end(&c);
-  }
+  bool fine = CALL(&c, module, kf_data_labels(c.ctx, d, out.buf));
   PyBuffer_Release(&out);
   return fine ? Py_NewRef(Py_None) : NULL;
 }
@@ -203,7 +199,8 @@ static PyObject *py_data_rows(PyObject *module, PyObject *const *args, Py_ssize_
   bool fine = call_begin(&c, module);
   if (fine) {
     uint64_t count = (uint64_t)out.len / (kf_data_dim(d) * sizeof(float));
-    int32_t *labels = PyMem_Malloc((count + 1) * sizeof *labels); /* which rows are bad */
+    int32_t *labels =
+        PyMem_Malloc((count + 1) * sizeof *labels); /* so that bad rows become zeros */
     if (labels == NULL)
       PyErr_NoMemory();
     else
@@ -222,16 +219,14 @@ static PyObject *py_data_save(PyObject *module, PyObject *const *args, Py_ssize_
   call c;
   if (!check_count("data_save", n, 3)) return NULL;
   const kf_data *d = capsule_get(args[0], CAPSULE_DATA);
-  if (d == NULL || !take_u32(args[1], &dtype) || !take_path(args[2], &path) ||
-      !call_begin(&c, module))
-    return NULL;
-  RUN(&c, kf_data_save(c.ctx, d, (kf_dtype)dtype, path));
-  return call_end(&c) ? Py_NewRef(Py_None) : NULL;
+  if (d == NULL || !take_u32(args[1], &dtype) || !take_path(args[2], &path)) return NULL;
+  return CALL(&c, module, kf_data_save(c.ctx, d, (kf_dtype)dtype, path)) ? Py_NewRef(Py_None)
+                                                                         : NULL;
 }
 
-/* --- block by block ------------------------------------------------------------------------------------------ */
+/* --- block by block --------------------------------------------------------------------------- */
 
-/* Floats of a block: enough for all threads, and little next to a model. */
+/* Floats per block: enough for all threads, and small beside a model. */
 #define BLOCK ((uint64_t)4 << 20)
 
 bool source_open(source *s, call *c, PyObject *object, const char *what) {
@@ -265,12 +260,12 @@ typedef struct walk {
   call *call;
   block_fn work;
   void *argument;
-  float *block; /* NULL: rows are where they are wanted */
+  float *block; /* NULL: rows are used in place */
   int32_t *labels;
   uint64_t size;
 } walk;
 
-/* The error of a bad row again, with its number among all rows rather than those of the block. */
+/* Repeats the error of a bad row, with its number among all rows instead of in the block. */
 static kf_status name_row(const source *s, kf_ctx *ctx, uint64_t first, uint64_t n) {
   kf_data *all = NULL;
   float *copy = malloc(n * s->dim * sizeof *copy);
@@ -290,7 +285,7 @@ static kf_status walk_block(const walk *w, uint64_t first, uint64_t n) {
     kf_status answer = w->work(w->argument, ctx, first, n, s->plain + first * s->dim);
     if (answer != KF_ERR_DATA || first == 0) return answer;
     answer = name_row(s, ctx, first, n);
-    return answer != KF_OK ? answer /* or it is another error than a bad row */
+    return answer != KF_OK ? answer /* otherwise it was another error */
                            : w->work(w->argument, ctx, first, n, s->plain + first * s->dim);
   }
   kf_status status = kf_data_get(ctx, s->data, first, n, w->block, w->labels);

@@ -1,7 +1,7 @@
-/* dlpack.c - rows of tensors by DLPack: torch, JAX and others, in memory of the processor. */
+/* dlpack.c - rows of tensors through DLPack, in CPU memory: torch, JAX and others. */
 #include "koofu_py.h"
 
-/* As dlpack.h 0.8 has them; the layout is fixed. */
+/* From dlpack.h 0.8; the layout is fixed. */
 enum { DL_CPU = 1, DL_CUDA_HOST = 3, DL_FLOAT = 2, DL_BFLOAT = 4 };
 typedef struct dl_tensor {
   void *data;
@@ -26,12 +26,13 @@ static void release_tensor(void *what) {
   if (m->deleter != NULL) m->deleter(m);
 }
 
-/* Asked before anything is exported, since a GPU may have to copy or wait for that. */
+/* Before exporting anything, for which a GPU may have to copy or wait. */
 static bool ask_device(PyObject *object, int *kind) {
   PyObject *device = PyObject_CallMethod(object, "__dlpack_device__", NULL);
   int number;
-  bool fine = device != NULL && check_tuple(device, "a tuple from __dlpack_device__") &&
-              PyArg_ParseTuple(device, "ii;__dlpack_device__ must give two numbers", kind, &number);
+  bool fine =
+      device != NULL && check_tuple(device, "a tuple from __dlpack_device__") &&
+      PyArg_ParseTuple(device, "ii;__dlpack_device__ must return two numbers", kind, &number);
   Py_XDECREF(device);
   return fine;
 }
@@ -39,8 +40,8 @@ static bool ask_device(PyObject *object, int *kind) {
 static bool check_device(int kind, const char *what) {
   if (kind == DL_CPU || kind == DL_CUDA_HOST) return true;
   PyErr_Format(PyExc_ValueError,
-               "%s is on a device (DLPack type %d), not in the memory of the processor; copy it "
-               "there first, as with .cpu()",
+               "%s is on a device (DLPack type %d), not in CPU memory; copy it there "
+               "first, for example with .cpu()",
                what, kind);
   return false;
 }

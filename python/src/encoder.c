@@ -1,11 +1,6 @@
 /* encoder.c - pictures and words to embeddings. */
 #include "koofu_py.h"
 
-static void encoder_destroy(PyObject *capsule) {
-  kf_encoder_free(PyCapsule_GetPointer(capsule, CAPSULE_ENCODER));
-}
-static void encoder_release(void *encoder) { kf_encoder_free(encoder); }
-
 static const field load_fields[] = {
     {"precision", FIELD_I32, offsetof(kf_encoder_options, precision)},
     {"images", FIELD_I32, offsetof(kf_encoder_options, images)},
@@ -23,9 +18,7 @@ static PyObject *py_encoder_load(PyObject *module, PyObject *const *args, Py_ssi
       !fields_fill(&o, load_fields, COUNT_OF(load_fields), args[1]) || !call_begin(&c, module))
     return NULL;
   RUN(&c, kf_encoder_load(c.ctx, folder, &o, &encoder));
-  if (call_end(&c)) return capsule_new(encoder, CAPSULE_ENCODER, encoder_destroy, encoder_release);
-  kf_encoder_free(encoder);
-  return NULL;
+  return call_capsule(&c, encoder, CAPSULE_ENCODER);
 }
 
 /* encoder_info(encoder) -> (dim, image_size, context, precision, bytes, checksum, name) */
@@ -40,9 +33,10 @@ static PyObject *py_encoder_info(PyObject *module, PyObject *const *args, Py_ssi
       (unsigned long long)kf_encoder_checksum(e), kf_origin_name(kf_encoder_origin(e)));
 }
 
-/* --- pictures ---------------------------------------------------------------------------------------------- */
+/* --- pictures --------------------------------------------------------------------------------- */
 
-/* Where embeddings go, and how each picture fared (NULL: the first bad one fails the call). */
+/* Output for embeddings, and the status of each picture (NULL: the first bad one fails the
+ * call). */
 typedef struct target {
   Py_buffer out;
   kf_status *status;
@@ -59,7 +53,7 @@ static bool target_take(target *t, const kf_encoder *e, uint64_t n, PyObject *ou
   return PyErr_NoMemory(), false;
 }
 
-/* Which pictures were bad, as a list of numbers. */
+/* The numbers of the bad pictures, as a list. */
 static PyObject *target_close(target *t, uint64_t n, bool fine) {
   PyObject *bad = fine ? PyList_New(0) : NULL;
   for (uint64_t i = 0; bad != NULL && t->status != NULL && i < n; i++) {
@@ -85,11 +79,7 @@ static PyObject *py_encode_paths(PyObject *module, PyObject *const *args, Py_ssi
   if (e == NULL || !take_u32(args[2], &skip) || !take_strings(args[1], &paths, &count)) return NULL;
   PyObject *bad = NULL;
   if (target_take(&t, e, count, args[3], skip != 0)) {
-    bool fine = call_begin(&c, module);
-    if (fine) {
-      RUN(&c, kf_encode_images(c.ctx, e, paths, count, t.out.buf, t.status));
-      fine = call_end(&c);
-    }
+    bool fine = CALL(&c, module, kf_encode_images(c.ctx, e, paths, count, t.out.buf, t.status));
     bad = target_close(&t, count, fine);
   }
   PyMem_Free(paths);
@@ -138,7 +128,7 @@ static bool pictures_take(pictures *p, PyObject *list) {
   bool fine = p->list != NULL && p->views != NULL;
   if (!fine) PyErr_NoMemory();
   for (Py_ssize_t i = 0; fine && i < n; i++) fine = add_picture(p, PyTuple_GetItem(items, i));
-  Py_DECREF(items); /* the views keep what they look at */
+  Py_DECREF(items); /* the views keep the objects alive */
   if (!fine) pictures_release(p);
   return fine;
 }
@@ -154,11 +144,7 @@ static PyObject *py_encode_pictures(PyObject *module, PyObject *const *args, Py_
   if (e == NULL || !take_u32(args[2], &skip) || !pictures_take(&p, args[1])) return NULL;
   PyObject *bad = NULL;
   if (target_take(&t, e, p.n, args[3], skip != 0)) {
-    bool fine = call_begin(&c, module);
-    if (fine) {
-      RUN(&c, kf_encode_image_bytes(c.ctx, e, p.list, p.n, t.out.buf, t.status));
-      fine = call_end(&c);
-    }
+    bool fine = CALL(&c, module, kf_encode_image_bytes(c.ctx, e, p.list, p.n, t.out.buf, t.status));
     bad = target_close(&t, p.n, fine);
   }
   pictures_release(&p);
@@ -206,7 +192,7 @@ static PyObject *py_embed(PyObject *module, PyObject *const *args, Py_ssize_t n)
   return fine ? fields_dict(&report, embedded_fields, COUNT_OF(embedded_fields)) : NULL;
 }
 
-/* --- words -------------------------------------------------------------------------------------------------- */
+/* --- words ------------------------------------------------------------------------------------ */
 
 /* encode_texts(encoder, texts, out) */
 static PyObject *py_encode_texts(PyObject *module, PyObject *const *args, Py_ssize_t n) {
@@ -219,18 +205,14 @@ static PyObject *py_encode_texts(PyObject *module, PyObject *const *args, Py_ssi
   if (e == NULL || !take_strings(args[1], &texts, &count)) return NULL;
   bool fine = target_take(&t, e, count, args[2], false);
   if (fine) {
-    fine = call_begin(&c, module);
-    if (fine) {
-      RUN(&c, kf_encode_texts(c.ctx, e, texts, count, t.out.buf));
-      fine = call_end(&c);
-    }
+    fine = CALL(&c, module, kf_encode_texts(c.ctx, e, texts, count, t.out.buf));
     PyBuffer_Release(&t.out);
   }
   PyMem_Free(texts);
   return fine ? Py_NewRef(Py_None) : NULL;
 }
 
-/* tokenize(encoder, text, out) -> how many come before the padding; out: int32 [context] */
+/* tokenize(encoder, text, out) -> number of tokens before the padding; out: int32 [context] */
 static PyObject *py_tokenize(PyObject *module, PyObject *const *args, Py_ssize_t n) {
   const char *text;
   Py_buffer out;
@@ -241,11 +223,7 @@ static PyObject *py_tokenize(PyObject *module, PyObject *const *args, Py_ssize_t
   if (e == NULL || !take_path(args[1], &text) ||
       !take_buffer(args[2], &out, true, sizeof(int32_t), kf_encoder_context(e)))
     return NULL;
-  bool fine = call_begin(&c, module);
-  if (fine) {
-    RUN(&c, kf_tokenize(c.ctx, e, text, out.buf, &count));
-    fine = call_end(&c);
-  }
+  bool fine = CALL(&c, module, kf_tokenize(c.ctx, e, text, out.buf, &count));
   PyBuffer_Release(&out);
   return fine ? PyLong_FromUnsignedLong(count) : NULL;
 }
@@ -258,11 +236,7 @@ static PyObject *py_encoder_text_mean(PyObject *module, PyObject *const *args, P
   const kf_encoder *e = capsule_get(args[0], CAPSULE_ENCODER);
   if (e == NULL || !take_buffer(args[1], &out, true, sizeof(double), kf_encoder_dim(e)))
     return NULL;
-  bool fine = call_begin(&c, module);
-  if (fine) {
-    RUN(&c, kf_encoder_text_mean(c.ctx, e, out.buf));
-    fine = call_end(&c);
-  }
+  bool fine = CALL(&c, module, kf_encoder_text_mean(c.ctx, e, out.buf));
   PyBuffer_Release(&out);
   return fine ? Py_NewRef(Py_None) : NULL;
 }

@@ -1,15 +1,15 @@
-/* files.c - what is in a file, and whether it is sound. */
+/* files.c - what is in a file, and whether it is valid. */
 #include "koofu_py.h"
 
 #include <string.h>
 
-/* Text out of a file, which may hold anything. */
+/* Text from a file, which may contain any bytes. */
 static PyObject *text_of(const char *text) {
   if (text == NULL) Py_RETURN_NONE;
   return PyUnicode_DecodeUTF8(text, (Py_ssize_t)strlen(text), "backslashreplace");
 }
 
-/* Puts a value, which is taken over, into a dictionary, which is freed if that fails. */
+/* Puts a value into a dictionary; steals the value, and frees the dictionary on failure. */
 static PyObject *put(PyObject *dict, const char *key, PyObject *value) {
   if (dict == NULL || value == NULL || PyDict_SetItemString(dict, key, value) != 0) Py_CLEAR(dict);
   Py_XDECREF(value);

@@ -1,17 +1,6 @@
 /* gallery.c - galleries: nearest rows and votes. */
 #include "koofu_py.h"
 
-static void gallery_destroy(PyObject *capsule) {
-  kf_gallery_free(PyCapsule_GetPointer(capsule, CAPSULE_GALLERY));
-}
-static void gallery_release(void *gallery) { kf_gallery_free(gallery); }
-
-static PyObject *hand_out(call *c, kf_gallery *gallery) {
-  if (call_end(c)) return capsule_new(gallery, CAPSULE_GALLERY, gallery_destroy, gallery_release);
-  kf_gallery_free(gallery);
-  return NULL;
-}
-
 static const field gallery_fields[] = {
     {"metric", FIELD_I32, offsetof(kf_gallery_options, metric)},
     {"k", FIELD_U32, offsetof(kf_gallery_options, k)},
@@ -34,11 +23,11 @@ static PyObject *py_gallery_new(PyObject *module, PyObject *const *args, Py_ssiz
       !call_begin(&c, module))
     return NULL;
   RUN(&c, kf_gallery_new(c.ctx, data, model, &o, &gallery));
-  return hand_out(&c, gallery);
+  return call_capsule(&c, gallery, CAPSULE_GALLERY);
 }
 
-/* gallery_save(data, model | None, options, path) -> whether the rows were in it already, and what was
- * done */
+/* gallery_save(data, model | None, options, path) -> (whether the batch was a repeat,
+ * change_tuple) */
 static PyObject *py_gallery_save(PyObject *module, PyObject *const *args, Py_ssize_t n) {
   kf_gallery_options o = {0};
   const char *path;
@@ -76,20 +65,20 @@ static PyObject *py_gallery_load(PyObject *module, PyObject *const *args, Py_ssi
     kf_gallery_load_options o = {
         .rerank_from_disk = from_disk != 0, .more = paths + 1, .n_more = n_paths - 1};
     RUN(&c, kf_gallery_load(c.ctx, paths[0], &o, &gallery));
-    made = hand_out(&c, gallery);
+    made = call_capsule(&c, gallery, CAPSULE_GALLERY);
   }
   PyMem_Free(paths);
   return made;
 }
 
-/* --- what is in them --------------------------------------------------------------------------------------- */
+/* --- contents --------------------------------------------------------------------------------- */
 
 static const char *class_name(const void *gallery, uint32_t k) {
   return kf_gallery_class_name(gallery, k);
 }
 
-/* gallery_info(gallery) -> (rows, dim_in, dim, metric, mapped, k, has_labels, classes, names, has_ids,
- * bytes of memory, dtype) */
+/* gallery_info(gallery) -> (rows, dim_in, dim, metric, mapped, k, has_labels, classes, names,
+ * has_ids, bytes of memory, dtype) */
 static PyObject *py_gallery_info(PyObject *module, PyObject *const *args, Py_ssize_t n) {
   (void)module;
   if (!check_count("gallery_info", n, 1)) return NULL;
@@ -145,7 +134,7 @@ static PyObject *py_gallery_ids(PyObject *module, PyObject *const *args, Py_ssiz
   return list;
 }
 
-/* gallery_files(gallery, rows, out_files, out_own): int64; -1 for what is no row */
+/* gallery_files(gallery, rows, out_files, out_own): int64; -1 where there is no such row */
 static PyObject *py_gallery_files(PyObject *module, PyObject *const *args, Py_ssize_t n) {
   (void)module;
   Py_buffer wanted, files, own;
@@ -170,47 +159,37 @@ static PyObject *py_gallery_files(PyObject *module, PyObject *const *args, Py_ss
   return fine ? Py_NewRef(Py_None) : NULL;
 }
 
-/* --- searching ------------------------------------------------------------------------------------------------ */
+/* --- searching -------------------------------------------------------------------------------- */
 
 typedef struct search {
   const kf_gallery *gallery;
   uint32_t k;
-  const int64_t *leave_out;
-  uint64_t n_leave_out;
-  const double *text_mean;
-  const kf_filter *only;
+  query_options given;
   kf_vote_options votes;
   int64_t *rows;
   int32_t *classes;
   double *scores;
-  kf_search_report report;
 } search;
 
 static kf_status search_block(void *argument, kf_ctx *ctx, uint64_t first, uint64_t n,
                               const float *block) {
   search *s = argument;
-  kf_search_options o = {.leave_out = s->leave_out != NULL ? s->leave_out + first : NULL,
-                         .text_mean = s->text_mean,
-                         .only = s->only};
-  kf_status status = s->text_mean != NULL ? kf_gallery_prepare_text(ctx, s->gallery) : KF_OK;
+  kf_search_options o = s->given.options;
+  if (o.leave_out != NULL) o.leave_out += first;
+  kf_status status = o.text_mean != NULL ? kf_gallery_prepare_text(ctx, s->gallery) : KF_OK;
   if (status != KF_OK) return status;
   return kf_gallery_search(ctx, s->gallery, block, n, s->k, &o, s->rows + first * s->k,
-                           s->scores + first * s->k, &s->report);
+                           s->scores + first * s->k, NULL);
 }
 
 static kf_status vote_block(void *argument, kf_ctx *ctx, uint64_t first, uint64_t n,
                             const float *block) {
   search *s = argument;
   return kf_gallery_classify(ctx, s->gallery, block, n, &s->votes, s->classes + first * s->k,
-                             s->scores + first * s->k, &s->report);
+                             s->scores + first * s->k, NULL);
 }
 
-static PyObject *report_of(const search *s) {
-  return Py_BuildValue("(KK)", (unsigned long long)s->report.candidates,
-                       (unsigned long long)s->report.far);
-}
-
-/* The two arrays of answers, [rows][k]; `size` of an element of the first. */
+/* The two output arrays, [rows][k]; size: of an element of the first. */
 static bool take_answers(search *s, PyObject *const *args, size_t size, uint64_t count,
                          Py_buffer out[2]) {
   if (!take_buffer(args[0], &out[0], true, size, count)) return false;
@@ -224,13 +203,33 @@ static bool take_answers(search *s, PyObject *const *args, size_t size, uint64_t
   return true;
 }
 
-bool check_queries(const source *from, const kf_gallery *g, bool leaves, uint64_t n_leaves) {
+bool query_options_take(query_options *q, const kf_gallery *g, PyObject *const *args) {
+  *q = (query_options){0};
+  if (!filter_take(args[2], &q->options.only)) return false;
+  if (args[0] != Py_None) {
+    q->has_leave_out = take_buffer(args[0], &q->leave_out, false, sizeof(int64_t), ANY_COUNT);
+    if (!q->has_leave_out) return false;
+    q->options.leave_out = q->leave_out.buf;
+  }
+  if (args[1] == Py_None) return true;
+  q->has_mean = take_buffer(args[1], &q->mean, false, sizeof(double), kf_gallery_dim_in(g));
+  q->options.text_mean = q->has_mean ? q->mean.buf : NULL;
+  if (!q->has_mean) query_options_release(q);
+  return q->has_mean;
+}
+
+void query_options_release(query_options *q) {
+  if (q->has_leave_out) PyBuffer_Release(&q->leave_out);
+  if (q->has_mean) PyBuffer_Release(&q->mean);
+}
+
+bool check_queries(const source *from, const kf_gallery *g, const query_options *q) {
   if (from->n > 0 && from->dim != kf_gallery_dim_in(g)) {
     PyErr_Format(PyExc_ValueError, "X has %u columns, but the gallery takes %u", from->dim,
                  kf_gallery_dim_in(g));
     return false;
   }
-  if (!leaves || n_leaves == from->n) return true;
+  if (!q->has_leave_out || (uint64_t)q->leave_out.len / sizeof(int64_t) == from->n) return true;
   PyErr_SetString(PyExc_ValueError, "leave_out has another length than X");
   return false;
 }
@@ -240,7 +239,7 @@ static void search_rows(search *s, call *c, PyObject *object, PyObject *const *a
   source from;
   Py_buffer out[2];
   if (!source_open(&from, c, object, "X")) return;
-  if (check_queries(&from, s->gallery, s->leave_out != NULL, s->n_leave_out) &&
+  if (check_queries(&from, s->gallery, &s->given) &&
       take_answers(s, answers, size, table_size(from.n, s->k), out)) {
     from.block = kf_gallery_batch(c->ctx, s->gallery);
     source_each(&from, c, work, s);
@@ -254,28 +253,19 @@ static void search_rows(search *s, call *c, PyObject *object, PyObject *const *a
  * out_scores) */
 static PyObject *py_gallery_search(PyObject *module, PyObject *const *args, Py_ssize_t n) {
   search s = {0};
-  Py_buffer leave_out, mean;
   call c;
   if (!check_count("gallery_search", n, 8)) return NULL;
   s.gallery = capsule_get(args[0], CAPSULE_GALLERY);
-  if (s.gallery == NULL || !take_u32(args[2], &s.k) || !filter_take(args[5], &s.only)) return NULL;
-  bool leaves = args[3] != Py_None, text = args[4] != Py_None;
-  if (leaves && !take_buffer(args[3], &leave_out, false, sizeof(int64_t), ANY_COUNT)) return NULL;
-  bool fine =
-      !text || take_buffer(args[4], &mean, false, sizeof(double), kf_gallery_dim_in(s.gallery));
+  if (s.gallery == NULL || !take_u32(args[2], &s.k) ||
+      !query_options_take(&s.given, s.gallery, args + 3))
+    return NULL;
+  bool fine = call_begin(&c, module);
   if (fine) {
-    s.leave_out = leaves ? leave_out.buf : NULL;
-    s.n_leave_out = leaves ? (uint64_t)leave_out.len / sizeof(int64_t) : 0;
-    s.text_mean = text ? mean.buf : NULL;
-    fine = call_begin(&c, module);
-    if (fine) {
-      search_rows(&s, &c, args[1], args + 6, sizeof(int64_t), search_block);
-      fine = call_end(&c);
-    }
-    if (text) PyBuffer_Release(&mean);
+    search_rows(&s, &c, args[1], args + 6, sizeof(int64_t), search_block);
+    fine = call_end(&c);
   }
-  if (leaves) PyBuffer_Release(&leave_out);
-  return fine ? report_of(&s) : NULL;
+  query_options_release(&s.given);
+  return fine ? Py_NewRef(Py_None) : NULL;
 }
 
 static kf_status search_itself(search *s, call *c, uint64_t first, uint64_t n) {
@@ -284,13 +274,13 @@ static kf_status search_itself(search *s, call *c, uint64_t first, uint64_t n) {
   for (uint64_t done = 0; status == KF_OK && done < n; done += batch) {
     uint64_t count = n - done < batch ? n - done : batch;
     status = kf_gallery_search_itself(c->ctx, s->gallery, first + done, count, s->k,
-                                      s->rows + done * s->k, s->scores + done * s->k, &s->report);
+                                      s->rows + done * s->k, s->scores + done * s->k, NULL);
     if (status == KF_OK) status = call_look(c);
   }
   return status;
 }
 
-/* The library says the same, but block by block. */
+/* The library checks this too, but block by block. */
 static bool check_stretch(const kf_gallery *g, uint64_t first, uint64_t n) {
   uint64_t all = kf_gallery_rows(g);
   if (first <= all && n <= all - first) return true;
@@ -311,14 +301,10 @@ static PyObject *py_gallery_itself(PyObject *module, PyObject *const *args, Py_s
       !take_u32(args[3], &s.k) || !check_stretch(s.gallery, first, count) ||
       !take_answers(&s, args + 4, sizeof(int64_t), table_size(count, s.k), out))
     return NULL;
-  bool fine = call_begin(&c, module);
-  if (fine) {
-    RUN(&c, search_itself(&s, &c, first, count));
-    fine = call_end(&c);
-  }
+  bool fine = CALL(&c, module, search_itself(&s, &c, first, count));
   PyBuffer_Release(&out[0]);
   PyBuffer_Release(&out[1]);
-  return fine ? report_of(&s) : NULL;
+  return fine ? Py_NewRef(Py_None) : NULL;
 }
 
 static const field vote_fields[] = {
@@ -339,7 +325,7 @@ static PyObject *py_gallery_vote(PyObject *module, PyObject *const *args, Py_ssi
     return NULL;
   s.k = s.votes.top > 0 ? s.votes.top : 1;
   search_rows(&s, &c, args[1], args + 4, sizeof(int32_t), vote_block);
-  return call_end(&c) ? report_of(&s) : NULL;
+  return call_end(&c) ? Py_NewRef(Py_None) : NULL;
 }
 
 /* choose_k(data, model | None) -> k */

@@ -1,20 +1,7 @@
-/* judge.c - how good a model is: accuracy, sweeps, comparisons, the report. */
+/* judge.c - judging models: accuracy, sweeps, comparisons, the report. */
 #include "koofu_py.h"
 
-static void set_destroy(PyObject *capsule) {
-  kf_class_set_free(PyCapsule_GetPointer(capsule, CAPSULE_SET));
-}
-static void set_release(void *set) { kf_class_set_free(set); }
-static void truth_destroy(PyObject *capsule) {
-  kf_truth_free(PyCapsule_GetPointer(capsule, CAPSULE_TRUTH));
-}
-static void truth_release(void *truth) { kf_truth_free(truth); }
-static void verdicts_destroy(PyObject *capsule) {
-  kf_verdicts_free(PyCapsule_GetPointer(capsule, CAPSULE_VERDICTS));
-}
-static void verdicts_release(void *verdicts) { kf_verdicts_free(verdicts); }
-
-/* --- what is right -------------------------------------------------------------------------------------------- */
+/* --- truth and class sets --------------------------------------------------------------------- */
 
 /* class_set(names) */
 static PyObject *py_class_set(PyObject *module, PyObject *const *args, Py_ssize_t n) {
@@ -22,15 +9,14 @@ static PyObject *py_class_set(PyObject *module, PyObject *const *args, Py_ssize_
   size_t count;
   kf_class_set *set = NULL;
   call c;
+  PyObject *capsule = NULL;
   if (!check_count("class_set", n, 1) || !take_strings(args[0], &names, &count)) return NULL;
-  bool fine = call_begin(&c, module);
-  if (fine) {
+  if (call_begin(&c, module)) {
     RUN(&c, kf_class_set_new(c.ctx, names, (uint32_t)count, &set));
-    fine = call_end(&c);
-    if (!fine) kf_class_set_free(set);
+    capsule = call_capsule(&c, set, CAPSULE_SET);
   }
   PyMem_Free(names);
-  return fine ? capsule_new(set, CAPSULE_SET, set_destroy, set_release) : NULL;
+  return capsule;
 }
 
 static const field truth_fields[] = {
@@ -48,9 +34,7 @@ static PyObject *py_truth_load(PyObject *module, PyObject *const *args, Py_ssize
       !fields_fill(&o, truth_fields, COUNT_OF(truth_fields), args[1]) || !call_begin(&c, module))
     return NULL;
   RUN(&c, kf_truth_load(c.ctx, path, &o, &truth));
-  if (call_end(&c)) return capsule_new(truth, CAPSULE_TRUTH, truth_destroy, truth_release);
-  kf_truth_free(truth);
-  return NULL;
+  return call_capsule(&c, truth, CAPSULE_TRUTH);
 }
 
 /* truth_info(truth) -> (rows, classes) */
@@ -62,7 +46,7 @@ static PyObject *py_truth_info(PyObject *module, PyObject *const *args, Py_ssize
   return Py_BuildValue("(KI)", (unsigned long long)kf_truth_rows(t), kf_truth_classes(t));
 }
 
-/* --- accuracy -------------------------------------------------------------------------------------------------- */
+/* --- accuracy --------------------------------------------------------------------------------- */
 
 static const field eval_fields[] = {
     {"metric", FIELD_I32, offsetof(kf_eval_options, metric)},
@@ -118,7 +102,7 @@ static PyObject *py_interval95(PyObject *module, PyObject *const *args, Py_ssize
   return Py_BuildValue("(dd)", low, high);
 }
 
-/* A list of numbers as an array; PyMem_Free. */
+/* A list of numbers as an array, or NULL for None. Free it with PyMem_Free. */
 static bool take_numbers(PyObject *list, uint32_t **out, size_t *n) {
   *out = NULL;
   *n = 0;
@@ -141,22 +125,13 @@ static bool take_numbers(PyObject *list, uint32_t **out, size_t *n) {
   return true;
 }
 
-static PyObject *hits_list(const kf_hits *hits, size_t n) {
-  PyObject *list = PyList_New((Py_ssize_t)n);
-  for (size_t i = 0; list != NULL && i < n; i++) {
-    PyObject *item = Py_BuildValue("(IKK)", hits[i].k, (unsigned long long)hits[i].top1,
-                                   (unsigned long long)hits[i].top5);
-    if (item == NULL || PyList_SetItem(list, (Py_ssize_t)i, item) != 0) Py_CLEAR(list);
-  }
-  return list;
-}
-
-/* gallery_evaluate(gallery, data | None, k, weighted, temperature, truth | None, set | None) ->
- * (a dictionary, [(k, top1, top5), …]) */
+/* gallery_evaluate(gallery, data | None, k, weighted, temperature, truth | None, set | None) -> a
+ * dictionary */
 static PyObject *py_gallery_evaluate(PyObject *module, PyObject *const *args, Py_ssize_t n) {
   kf_gallery_eval_options o = {0};
   kf_eval_result result = {0};
-  uint32_t *k, weighted;
+  kf_hits hits = {0};
+  uint32_t k, weighted;
   void *data, *truth, *set;
   call c;
   if (!check_count("gallery_evaluate", n, 7)) return NULL;
@@ -164,27 +139,21 @@ static PyObject *py_gallery_evaluate(PyObject *module, PyObject *const *args, Py
   if (gallery == NULL || !capsule_maybe(args[1], CAPSULE_DATA, &data) ||
       !take_u32(args[3], &weighted) || !take_double(args[4], &o.temperature) ||
       !capsule_maybe(args[5], CAPSULE_TRUTH, &truth) ||
-      !capsule_maybe(args[6], CAPSULE_SET, &set) || !take_numbers(args[2], &k, &o.n_k))
+      !capsule_maybe(args[6], CAPSULE_SET, &set) || !take_u32(args[2], &k))
     return NULL;
-  kf_hits *hits = PyMem_Calloc(o.n_k + 1, sizeof *hits);
-  PyObject *both = NULL;
-  if (hits == NULL) {
-    PyErr_NoMemory();
-  } else if (call_begin(&c, module)) {
-    o.k = k;
-    o.weighted = weighted != 0;
-    o.truth = truth;
-    o.set = set;
-    RUN(&c, kf_gallery_eval(c.ctx, gallery, data, &o, &result, hits, NULL));
-    if (call_end(&c))
-      both = Py_BuildValue("(NN)", result_dict(&result), hits_list(hits, o.n_k > 0 ? o.n_k : 1));
-  }
-  PyMem_Free(hits);
-  PyMem_Free(k);
-  return both;
+  o.k = &k;
+  o.n_k = 1;
+  o.weighted = weighted != 0;
+  o.truth = truth;
+  o.set = set;
+  if (!CALL(&c, module, kf_gallery_eval(c.ctx, gallery, data, &o, &result, &hits, NULL)))
+    return NULL;
+  result.top1 = hits.top1;
+  result.top5 = hits.top5;
+  return result_dict(&result);
 }
 
-/* --- comparisons ------------------------------------------------------------------------------------------------ */
+/* --- comparisons ------------------------------------------------------------------------------ */
 
 static const field analysis_fields[] = {
     {"metric", FIELD_I32, offsetof(kf_analysis_options, metric)},
@@ -207,10 +176,7 @@ static PyObject *py_verdicts(PyObject *module, PyObject *const *args, Py_ssize_t
   o.truth = truth;
   o.set = set;
   RUN(&c, kf_verdicts_new(c.ctx, model, data, &o, &verdicts));
-  if (call_end(&c))
-    return capsule_new(verdicts, CAPSULE_VERDICTS, verdicts_destroy, verdicts_release);
-  kf_verdicts_free(verdicts);
-  return NULL;
+  return call_capsule(&c, verdicts, CAPSULE_VERDICTS);
 }
 
 static const field comparison_fields[] = {
@@ -233,12 +199,13 @@ static PyObject *py_compare(PyObject *module, PyObject *const *args, Py_ssize_t 
   if (!check_count("compare", n, 2)) return NULL;
   const kf_verdicts *a = capsule_get(args[0], CAPSULE_VERDICTS);
   const kf_verdicts *b = a != NULL ? capsule_get(args[1], CAPSULE_VERDICTS) : NULL;
-  if (b == NULL || !call_begin(&c, module)) return NULL;
-  RUN(&c, kf_compare(c.ctx, a, b, &result));
-  return call_end(&c) ? fields_dict(&result, comparison_fields, COUNT_OF(comparison_fields)) : NULL;
+  if (b == NULL) return NULL;
+  return CALL(&c, module, kf_compare(c.ctx, a, b, &result))
+             ? fields_dict(&result, comparison_fields, COUNT_OF(comparison_fields))
+             : NULL;
 }
 
-/* --- sweeps ----------------------------------------------------------------------------------------------------- */
+/* --- sweeps ----------------------------------------------------------------------------------- */
 
 static const field sweep_fields[] = {
     {"centre", FIELD_I32, offsetof(kf_sweep_options, centre)},
@@ -252,7 +219,7 @@ static const field sweep_fields[] = {
     {"priors", FIELD_I32, offsetof(kf_sweep_options, priors)},
 };
 
-/* What a sweep takes besides its options. */
+/* The lists that a sweep takes. */
 typedef struct sweep_lists {
   kf_lambda *lambdas;
   uint32_t *dims, *k, *metrics;
@@ -309,17 +276,17 @@ static PyObject *cell_tuple(const kf_sweep_cell *c) {
                        (unsigned long long)c->top1, (unsigned long long)c->top5);
 }
 
-static PyObject *sweep_object(const kf_sweep *sweep) {
+static PyObject *cells_list(const kf_sweep *sweep) {
   PyObject *list = PyList_New((Py_ssize_t)sweep->n_cells);
   for (size_t i = 0; list != NULL && i < sweep->n_cells; i++) {
     PyObject *item = cell_tuple(&sweep->cells[i]);
     if (item == NULL || PyList_SetItem(list, (Py_ssize_t)i, item) != 0) Py_CLEAR(list);
   }
-  return list == NULL ? NULL : Py_BuildValue("(dIN)", sweep->mean_eigenvalue, sweep->folds, list);
+  return list;
 }
 
 /* sweep(stats, train | None, test | None, options, truth | None, text | None, lambdas, dims, k,
- * metrics) -> (mean_eigenvalue, folds, cells) */
+ * metrics) -> [cell, ...] */
 static PyObject *py_sweep(PyObject *module, PyObject *const *args, Py_ssize_t n) {
   kf_sweep_options o = {0};
   sweep_lists lists = {0};
@@ -339,14 +306,14 @@ static PyObject *py_sweep(PyObject *module, PyObject *const *args, Py_ssize_t n)
     o.truth = truth;
     o.text = text;
     RUN(&c, kf_sweep_new(c.ctx, stats, train, test, &o, &sweep));
-    if (call_end(&c)) result = sweep_object(sweep);
+    if (call_end(&c)) result = cells_list(sweep);
     kf_sweep_free(sweep);
   }
   lists_free(&lists);
   return result;
 }
 
-/* --- the report -------------------------------------------------------------------------------------------------- */
+/* --- the report ------------------------------------------------------------------------------- */
 
 static const field page_fields[] = {
     {"title", FIELD_TEXT, offsetof(kf_report_options, title)},

@@ -4,18 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void model_destroy(PyObject *capsule) {
-  kf_model_free(PyCapsule_GetPointer(capsule, CAPSULE_MODEL));
-}
-static void model_release(void *model) { kf_model_free(model); }
-
-static PyObject *hand_out(call *c, kf_model *model) {
-  if (call_end(c)) return capsule_new(model, CAPSULE_MODEL, model_destroy, model_release);
-  kf_model_free(model);
-  return NULL;
-}
-
-/* --- fitting --------------------------------------------------------------------------------------------- */
+/* --- fitting ---------------------------------------------------------------------------------- */
 
 static const field fit_fields[] = {
     {"lambda", FIELD_F64, offsetof(kf_fit_options, lambda.value)},
@@ -58,7 +47,7 @@ static const field report_fields[] = {
     {"by_all_rows", FIELD_I32, offsetof(kf_fit_report, by_all_rows)},
 };
 
-/* What a fit takes besides its options. */
+/* The objects that a fit takes. */
 typedef struct fit_parts {
   kf_data *data;
   kf_text *text;
@@ -102,7 +91,7 @@ static PyObject *py_fit(PyObject *module, PyObject *const *args, Py_ssize_t n) {
       RUN(&c, kf_fit_stats(c.ctx, p.stats, &o, &model));
     else
       RUN(&c, kf_fit(c.ctx, p.data, &o, &model, &report));
-    capsule = hand_out(&c, model);
+    capsule = call_capsule(&c, model, CAPSULE_MODEL);
   }
   if (p.has_groups) PyBuffer_Release(&p.groups);
   if (capsule != NULL)
@@ -120,22 +109,21 @@ static PyObject *py_parse_lambda(PyObject *module, PyObject *const *args, Py_ssi
   const char *text;
   kf_lambda lambda = {0};
   call c;
-  if (!check_count("parse_lambda", n, 1) || !take_path(args[0], &text) || !call_begin(&c, module))
-    return NULL;
-  RUN(&c, kf_lambda_parse(c.ctx, text, &lambda));
-  return call_end(&c) ? Py_BuildValue("(di)", lambda.value, (int)lambda.unit) : NULL;
+  if (!check_count("parse_lambda", n, 1) || !take_path(args[0], &text)) return NULL;
+  return CALL(&c, module, kf_lambda_parse(c.ctx, text, &lambda))
+             ? Py_BuildValue("(di)", lambda.value, (int)lambda.unit)
+             : NULL;
 }
 
-/* --- files ------------------------------------------------------------------------------------------------- */
+/* --- files ------------------------------------------------------------------------------------ */
 
 static PyObject *py_model_save(PyObject *module, PyObject *const *args, Py_ssize_t n) {
   const char *path;
   call c;
   if (!check_count("model_save", n, 2)) return NULL;
   const kf_model *model = capsule_get(args[0], CAPSULE_MODEL);
-  if (model == NULL || !take_path(args[1], &path) || !call_begin(&c, module)) return NULL;
-  RUN(&c, kf_model_save(c.ctx, model, path));
-  return call_end(&c) ? Py_NewRef(Py_None) : NULL;
+  if (model == NULL || !take_path(args[1], &path)) return NULL;
+  return CALL(&c, module, kf_model_save(c.ctx, model, path)) ? Py_NewRef(Py_None) : NULL;
 }
 
 static const field export_fields[] = {
@@ -159,10 +147,9 @@ static PyObject *py_model_export(PyObject *module, PyObject *const *args, Py_ssi
   if (!check_count("model_export", n, 3)) return NULL;
   const kf_model *model = capsule_get(args[0], CAPSULE_MODEL);
   if (model == NULL || !fields_fill(&o, export_fields, COUNT_OF(export_fields), args[1]) ||
-      !take_path(args[2], &path) || !call_begin(&c, module))
+      !take_path(args[2], &path))
     return NULL;
-  RUN(&c, kf_export(c.ctx, model, &o, path));
-  return call_end(&c) ? Py_NewRef(Py_None) : NULL;
+  return CALL(&c, module, kf_export(c.ctx, model, &o, path)) ? Py_NewRef(Py_None) : NULL;
 }
 
 static PyObject *py_model_load(PyObject *module, PyObject *const *args, Py_ssize_t n) {
@@ -172,7 +159,7 @@ static PyObject *py_model_load(PyObject *module, PyObject *const *args, Py_ssize
   if (!check_count("model_load", n, 1) || !take_path(args[0], &path) || !call_begin(&c, module))
     return NULL;
   RUN(&c, kf_model_load(c.ctx, path, &model));
-  return hand_out(&c, model);
+  return call_capsule(&c, model, CAPSULE_MODEL);
 }
 
 static PyObject *py_model_to_bytes(PyObject *module, PyObject *const *args, Py_ssize_t n) {
@@ -194,13 +181,13 @@ static PyObject *py_model_from_bytes(PyObject *module, PyObject *const *args, Py
   PyObject *capsule = NULL;
   if (call_begin(&c, module)) {
     RUN(&c, kf_model_load_bytes(c.ctx, bytes.buf, (uint64_t)bytes.len, &model));
-    capsule = hand_out(&c, model);
+    capsule = call_capsule(&c, model, CAPSULE_MODEL);
   }
   PyBuffer_Release(&bytes);
   return capsule;
 }
 
-/* --- more models of a model ---------------------------------------------------------------------------------- */
+/* --- models from models ----------------------------------------------------------------------- */
 
 /* model_with_class(model, name, data) */
 static PyObject *py_model_with_class(PyObject *module, PyObject *const *args, Py_ssize_t n) {
@@ -213,7 +200,7 @@ static PyObject *py_model_with_class(PyObject *module, PyObject *const *args, Py
   const kf_data *data = capsule_get(args[2], CAPSULE_DATA);
   if (data == NULL || !call_begin(&c, module)) return NULL;
   RUN(&c, kf_model_new_with_class(c.ctx, model, name, data, &more));
-  return hand_out(&c, more);
+  return call_capsule(&c, more, CAPSULE_MODEL);
 }
 
 /* model_with_text(model, text, kind, number): kind 0 zero-shot (number: centre), 1 fused (number:
@@ -236,10 +223,10 @@ static PyObject *py_model_with_text(PyObject *module, PyObject *const *args, Py_
     RUN(&c, kf_model_new_fused(c.ctx, model, text, alpha, &more));
   else
     RUN(&c, kf_model_new_with_text(c.ctx, model, text, &more));
-  return hand_out(&c, more);
+  return call_capsule(&c, more, CAPSULE_MODEL);
 }
 
-/* --- what is in one -------------------------------------------------------------------------------------------- */
+/* --- contents --------------------------------------------------------------------------------- */
 
 static const char *class_name(const void *model, uint32_t k) {
   return kf_model_class_name(model, k);
@@ -269,7 +256,7 @@ static PyObject *py_model_info(PyObject *module, PyObject *const *args, Py_ssize
       kf_model_answers(m, KF_PART_DEFAULT), "encoder", kf_origin_name(kf_model_origin(m)));
 }
 
-/* model_array(model, name) -> bytes of a whole array, a copy */
+/* model_array(model, name) -> a copy of an array, as bytes */
 static PyObject *py_model_array(PyObject *module, PyObject *const *args, Py_ssize_t n) {
   (void)module;
   const char *name;
@@ -311,9 +298,9 @@ static PyObject *py_model_counts(PyObject *module, PyObject *const *args, Py_ssi
   Py_RETURN_NONE;
 }
 
-/* --- use --------------------------------------------------------------------------------------------------------- */
+/* --- use -------------------------------------------------------------------------------------- */
 
-/* The columns must be the model's: the library sees a pointer, and could not tell. */
+/* The library gets a pointer and cannot check the columns. */
 static bool check_columns(const source *s, uint32_t dim, const char *of) {
   if (s->dim == dim || s->n == 0) return true;
   PyErr_Format(PyExc_ValueError, "X has %u columns, but the %s takes %u", s->dim, of, dim);
@@ -377,7 +364,7 @@ static PyObject *py_transform(PyObject *module, PyObject *const *args, Py_ssize_
   return call_end(&c) ? Py_NewRef(Py_None) : NULL;
 }
 
-/* Buffers for answers [rows][top]; what is None stays NULL. */
+/* Output buffers [rows][top]; optional ones may be absent. */
 typedef struct answers {
   Py_buffer classes, scores, probabilities;
   bool has_classes, has_scores, has_probabilities;
@@ -414,7 +401,7 @@ static PyObject *py_classify(PyObject *module, PyObject *const *args, Py_ssize_t
       !take_u32(args[4], &raw) || !take_u32(args[5], &part) ||
       !take_double(args[6], &u.classify.temperature) || !call_begin(&c, module))
     return NULL;
-  if (u.top == 0) u.top = 1; /* as the library takes it */
+  if (u.top == 0) u.top = 1; /* as in the library */
   u.classify.top = u.top;
   u.classify.metric = (kf_metric)metric;
   u.classify.raw = raw != 0;
@@ -435,13 +422,13 @@ static PyObject *py_classify(PyObject *module, PyObject *const *args, Py_ssize_t
   return call_end(&c) ? Py_NewRef(Py_None) : NULL;
 }
 
-/* Scores or probabilities of all classes, [rows][classes], in their order. */
+/* Scores or probabilities of all classes, [rows][classes], by number. */
 typedef struct table {
   const kf_model *model;
   kf_classify_options options;
   kf_classifier *classifier; /* NULL before the first block */
   bool probabilities;
-  double sign, absent; /* of distances; of classes that take no part */
+  double sign, absent; /* factor of scores; value of classes that take no part */
   uint32_t classes, answers;
   double *out;
 } table;
@@ -466,7 +453,7 @@ static kf_status table_block(void *argument, kf_ctx *ctx, uint64_t first, uint64
   table *t = argument;
   kf_status status = KF_OK;
   if (t->classifier == NULL) status = kf_classifier_new(ctx, t->model, &t->options, &t->classifier);
-  if (status != KF_OK) return status; /* there may be no answers to divide by */
+  if (status != KF_OK) return status; /* without one, answers may be 0 */
   uint64_t size = ((uint64_t)1 << 20) / t->answers + 1, dim = kf_model_dim_in(t->model);
   if (size > n) size = n;
   int32_t *found = malloc(size * t->answers * sizeof *found);
@@ -531,8 +518,6 @@ static PyObject *py_transform_data(PyObject *module, PyObject *const *args, Py_s
   return call_end(&c) ? Py_NewRef(Py_None) : NULL;
 }
 
-#define METHOD(name)                                                                               \
-  { #name, (PyCFunction)(void (*)(void))py_##name, METH_FASTCALL, NULL }
 PyMethodDef model_methods[] = {METHOD(fit),
                                METHOD(parse_lambda),
                                METHOD(model_save),

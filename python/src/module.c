@@ -1,4 +1,4 @@
-/* module.c - the module: its functions from every file, and its state. */
+/* module.c - the module: the functions of all files, and its state. */
 #include "koofu_py.h"
 
 #include <string.h>
@@ -10,18 +10,15 @@ static PyObject *py_status_name(PyObject *module, PyObject *const *args, Py_ssiz
   return PyUnicode_FromString(kf_status_name((kf_status)status));
 }
 
-#define METHOD(name)                                                                               \
-  { #name, (PyCFunction)(void (*)(void))py_##name, METH_FASTCALL, NULL }
 static PyMethodDef methods[] = {
     METHOD(configure), METHOD(threads), METHOD(set_hooks), METHOD(status_name), {0}};
 
 static int fill_module(PyObject *module) {
-  PyMethodDef *const more[] = {data_methods,    stats_methods,   model_methods, text_methods,
-                               gallery_methods, encoder_methods, judge_methods, living_methods,
-                               within_methods,  file_methods};
+  PyMethodDef *const more[] = {data_methods,    stats_methods,   model_methods,   text_methods,
+                               gallery_methods, encoder_methods, judge_methods,   change_methods,
+                               within_methods,  file_methods,    callback_methods};
   for (size_t i = 0; i < COUNT_OF(more); i++)
     if (PyModule_AddFunctions(module, more[i]) != 0) return -1;
-  if (PyModule_AddFunctions(module, brought_methods) != 0) return -1;
   return PyModule_AddStringConstant(module, "version", kf_version());
 }
 

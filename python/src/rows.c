@@ -1,4 +1,5 @@
-/* rows.c - rows of Python objects where they are: the buffer protocol, and what all sources share. */
+/* rows.c - rows of Python objects, not copied: the buffer protocol, and code that all sources
+ * share. */
 #include "koofu_py.h"
 
 #include <string.h>
@@ -9,11 +10,11 @@ typedef struct keeper {
   void *what;
 } keeper;
 
-/* As the library has it, so that no product of rows and columns overflows. */
-#define MOST_ROWS ((uint64_t)1 << 40)
+/* The limit of the library, so that no product of rows and columns overflows. */
+#define MAX_ROWS ((uint64_t)1 << 40)
 
 bool rows_add(rows *r, const kf_array *array, const char *what) {
-  if (array->n > MOST_ROWS - r->total) {
+  if (array->n > MAX_ROWS - r->total) {
     PyErr_Format(PyExc_ValueError, "%s has more than 2^40 rows", what);
     return false;
   }
@@ -36,16 +37,16 @@ bool rows_check_ndim(int ndim, const char *what) {
   return false;
 }
 
-/* The stride in bytes along `n` elements; false: they would not fit in the address space. The stride
- * of a single element may be anything; it becomes that of packed elements. */
+/* The stride in bytes along n elements; false: they would exceed the address space. The stride of a
+ * single element is arbitrary and becomes `packed`. */
 static bool take_stride(int64_t stride, int64_t unit, int64_t n, int64_t packed, int64_t *out) {
-  int64_t most = INT64_MAX / 4 / unit / n; /* sums of two still fit */
+  int64_t most = INT64_MAX / 4 / unit / n; /* so that sums of two still fit */
   if (n > 1 && (stride < -most || stride > most)) return false;
   *out = n > 1 ? stride * unit : packed;
   return true;
 }
 
-/* Whether all elements have addresses. Whether there is memory at them cannot be known. */
+/* Whether all elements are inside the address space; whether there is memory cannot be known. */
 static bool has_addresses(const kf_array *a, uint32_t dim, size_t size) {
   int64_t down = (int64_t)(a->n - 1) * a->row_stride;
   int64_t across = (int64_t)(dim - 1) * a->column_stride;
@@ -54,9 +55,9 @@ static bool has_addresses(const kf_array *a, uint32_t dim, size_t size) {
   return before < (uintptr_t)a->rows && after <= UINTPTR_MAX - (uintptr_t)a->rows;
 }
 
-/* To the library, strides of 0 and 0 mean packed rows. In Python they mean one value everywhere
- * (numpy's broadcast_to, torch's expand), with nothing behind it in memory. So one row is written out,
- * and every row is that one. */
+/* To the library, two strides of 0 mean packed rows. In Python they mean a single value repeated
+ * everywhere (numpy's broadcast_to, torch's expand). So one row is written out and used as every
+ * row. */
 static bool repeat_value(rows *r, kf_array *array, size_t size) {
   char *row = PyMem_Malloc(r->dim * size);
   if (row == NULL) return PyErr_NoMemory(), false;
@@ -137,7 +138,7 @@ bool rows_columns(rows *r, int64_t dim, const char *what) {
 
 void *rows_capsule(PyObject *capsule, const char *name, const char *what) {
   if (PyCapsule_IsValid(capsule, name)) return PyCapsule_GetPointer(capsule, name);
-  PyErr_Format(PyExc_ValueError, "%s gave no unused capsule '%s'", what, name);
+  PyErr_Format(PyExc_ValueError, "%s returned no unused capsule '%s'", what, name);
   return NULL;
 }
 
@@ -150,14 +151,14 @@ const float *rows_plain(const rows *r) {
   return packed && (uintptr_t)a->rows % sizeof(float) == 0 ? a->rows : NULL;
 }
 
-/* --- buffers --------------------------------------------------------------------------------------------- */
+/* --- buffers ---------------------------------------------------------------------------------- */
 
 static void release_view(void *view) {
   PyBuffer_Release(view);
   PyMem_Free(view);
 }
 
-/* The type of a format, or -1. */
+/* The kf_dtype of a format, or -1. */
 static int float_type(const char *format, Py_ssize_t size) {
   if (format == NULL) return -1;
   if (format[0] == '@' || format[0] == '=' || format[0] == '<') format++;
@@ -167,7 +168,7 @@ static int float_type(const char *format, Py_ssize_t size) {
   return -1;
 }
 
-/* What an object calls its type, for messages. A new reference; NULL: an exception is set. */
+/* The dtype or type name of an object, for messages. A new reference; NULL: an exception is set. */
 static PyObject *type_of(PyObject *object) {
   PyObject *dtype = PyObject_GetAttrString(object, "dtype");
   if (dtype != NULL) return dtype;
@@ -203,7 +204,8 @@ static bool add_view(rows *r, PyObject *object, const Py_buffer *view, const cha
                           what);
 }
 
-/* Of types without a format (ml_dtypes' bfloat16), numpy has no buffer: 0, for the next source. */
+/* numpy exports no buffer for types without a format, such as bfloat16 of ml_dtypes: 0, so that the
+ * next source is tried. */
 static int rows_from_buffer(rows *r, PyObject *object, const char *what) {
   if (!PyObject_CheckBuffer(object)) return 0;
   Py_buffer *view = PyMem_Malloc(sizeof *view);
@@ -219,7 +221,7 @@ static int rows_from_buffer(rows *r, PyObject *object, const char *what) {
   return add_view(r, object, view, what) ? 1 : -1;
 }
 
-/* --- rows that were taken before ----------------------------------------------------------------------------- */
+/* --- capsules of rows ------------------------------------------------------------------------- */
 
 static int rows_from_capsule(rows *r, PyObject *object, const char *what) {
   if (!PyCapsule_IsValid(object, CAPSULE_ROWS)) return 0;
@@ -251,9 +253,9 @@ PyObject *py_rows(PyObject *module, PyObject *const *args, Py_ssize_t n) {
   return NULL;
 }
 
-/* --- any object ---------------------------------------------------------------------------------------------- */
+/* --- any object ------------------------------------------------------------------------------- */
 
-/* Nothing that holds rows. */
+/* For an object without rows. */
 static void fail_kind(PyObject *object, const char *what) {
   if (PyObject_CheckBuffer(object)) {
     fail_type(object, what);

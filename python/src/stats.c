@@ -1,19 +1,7 @@
-/* stats.c - statistics. Python never changes one: a merge makes another. */
+/* stats.c - statistics. To Python they are immutable: a merge makes new ones. */
 #include "koofu_py.h"
 
 #include <stdlib.h>
-
-static void stats_destroy(PyObject *capsule) {
-  kf_stats_free(PyCapsule_GetPointer(capsule, CAPSULE_STATS));
-}
-static void stats_release(void *stats) { kf_stats_free(stats); }
-
-/* Ends a call that makes statistics. */
-static PyObject *hand_out(call *c, kf_stats *stats) {
-  if (call_end(c)) return capsule_new(stats, CAPSULE_STATS, stats_destroy, stats_release);
-  kf_stats_free(stats);
-  return NULL;
-}
 
 static const field stats_fields[] = {
     {"normalize", FIELD_I32, offsetof(kf_stats_options, normalize)},
@@ -32,10 +20,10 @@ static PyObject *py_stats_of(PyObject *module, PyObject *const *args, Py_ssize_t
       !call_begin(&c, module))
     return NULL;
   RUN(&c, kf_stats_new_from_data(c.ctx, data, &o, &stats));
-  return hand_out(&c, stats);
+  return call_capsule(&c, stats, CAPSULE_STATS);
 }
 
-/* Statistics without rows, of the kind of others. */
+/* Empty statistics with the classes and options of others. */
 static kf_status new_like(kf_ctx *ctx, const kf_stats *other, kf_stats **out) {
   uint32_t n = kf_stats_classes(other);
   const char **names = NULL;
@@ -80,7 +68,7 @@ static PyObject *py_stats_merged(PyObject *module, PyObject *const *args, Py_ssi
       const kf_stats *next = stats_at(parts, i);
       fine = RUN(&c, kf_stats_merge(c.ctx, sum, next));
     }
-    merged = hand_out(&c, sum);
+    merged = call_capsule(&c, sum, CAPSULE_STATS);
   }
   Py_XDECREF(parts);
   return merged;
@@ -96,7 +84,7 @@ static PyObject *py_stats_less(PyObject *module, PyObject *const *args, Py_ssize
   if (whole == NULL || part == NULL || !call_begin(&c, module)) return NULL;
   if (RUN(&c, new_like(c.ctx, whole, &rest)) && RUN(&c, kf_stats_merge(c.ctx, rest, whole)))
     RUN(&c, kf_stats_subtract(c.ctx, rest, part));
-  return hand_out(&c, rest);
+  return call_capsule(&c, rest, CAPSULE_STATS);
 }
 
 static PyObject *py_stats_save(PyObject *module, PyObject *const *args, Py_ssize_t n) {
@@ -104,9 +92,8 @@ static PyObject *py_stats_save(PyObject *module, PyObject *const *args, Py_ssize
   call c;
   if (!check_count("stats_save", n, 2)) return NULL;
   const kf_stats *stats = capsule_get(args[0], CAPSULE_STATS);
-  if (stats == NULL || !take_path(args[1], &path) || !call_begin(&c, module)) return NULL;
-  RUN(&c, kf_stats_save(c.ctx, stats, path));
-  return call_end(&c) ? Py_NewRef(Py_None) : NULL;
+  if (stats == NULL || !take_path(args[1], &path)) return NULL;
+  return CALL(&c, module, kf_stats_save(c.ctx, stats, path)) ? Py_NewRef(Py_None) : NULL;
 }
 
 static PyObject *py_stats_load(PyObject *module, PyObject *const *args, Py_ssize_t n) {
@@ -116,7 +103,7 @@ static PyObject *py_stats_load(PyObject *module, PyObject *const *args, Py_ssize
   if (!check_count("stats_load", n, 1) || !take_path(args[0], &path) || !call_begin(&c, module))
     return NULL;
   RUN(&c, kf_stats_load(c.ctx, path, &stats));
-  return hand_out(&c, stats);
+  return call_capsule(&c, stats, CAPSULE_STATS);
 }
 
 static PyObject *py_stats_to_bytes(PyObject *module, PyObject *const *args, Py_ssize_t n) {
@@ -138,13 +125,13 @@ static PyObject *py_stats_from_bytes(PyObject *module, PyObject *const *args, Py
   PyObject *capsule = NULL;
   if (call_begin(&c, module)) {
     RUN(&c, kf_stats_load_bytes(c.ctx, bytes.buf, (uint64_t)bytes.len, &stats));
-    capsule = hand_out(&c, stats);
+    capsule = call_capsule(&c, stats, CAPSULE_STATS);
   }
   PyBuffer_Release(&bytes);
   return capsule;
 }
 
-/* --- what is in them --------------------------------------------------------------------------------------- */
+/* --- contents --------------------------------------------------------------------------------- */
 
 static const char *class_name(const void *stats, uint32_t k) {
   return kf_stats_class_name(stats, k);
@@ -192,17 +179,12 @@ static PyObject *py_stats_scatter(PyObject *module, PyObject *const *args, Py_ss
   int taken = 0;
   while (taken < 3 && take_buffer(args[taken + 1], &out[taken], true, sizeof(double), sizes[taken]))
     taken++;
-  bool fine = taken == 3 && call_begin(&c, module);
-  if (fine) {
-    RUN(&c, kf_stats_scatter(c.ctx, s, out[0].buf, out[1].buf, out[2].buf));
-    fine = call_end(&c);
-  }
+  bool fine = taken == 3 &&
+              CALL(&c, module, kf_stats_scatter(c.ctx, s, out[0].buf, out[1].buf, out[2].buf));
   while (taken > 0) PyBuffer_Release(&out[--taken]);
   return fine ? Py_NewRef(Py_None) : NULL;
 }
 
-#define METHOD(name)                                                                               \
-  { #name, (PyCFunction)(void (*)(void))py_##name, METH_FASTCALL, NULL }
 PyMethodDef stats_methods[] = {
     METHOD(stats_of),    METHOD(stats_merged),   METHOD(stats_less),       METHOD(stats_save),
     METHOD(stats_load),  METHOD(stats_to_bytes), METHOD(stats_from_bytes), METHOD(stats_info),

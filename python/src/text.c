@@ -1,17 +1,6 @@
 /* text.c - text prototypes. */
 #include "koofu_py.h"
 
-static void text_destroy(PyObject *capsule) {
-  kf_text_free(PyCapsule_GetPointer(capsule, CAPSULE_TEXT));
-}
-static void text_release(void *text) { kf_text_free(text); }
-
-static PyObject *hand_out(call *c, kf_text *text) {
-  if (call_end(c)) return capsule_new(text, CAPSULE_TEXT, text_destroy, text_release);
-  kf_text_free(text);
-  return NULL;
-}
-
 static const field text_fields[] = {
     {"per_class", FIELD_U32, offsetof(kf_text_options, per_class)},
     {"unit_rows", FIELD_I32, offsetof(kf_text_options, unit_rows)},
@@ -31,7 +20,7 @@ static PyObject *py_text_of(PyObject *module, PyObject *const *args, Py_ssize_t 
   if (fields_fill(&o, text_fields, COUNT_OF(text_fields), args[2]) && call_begin(&c, module)) {
     o.names = names;
     RUN(&c, kf_text_new(c.ctx, data, &o, &text));
-    capsule = hand_out(&c, text);
+    capsule = call_capsule(&c, text, CAPSULE_TEXT);
   }
   PyMem_Free(names);
   return capsule;
@@ -62,7 +51,7 @@ static PyObject *py_text_of_prompts(PyObject *module, PyObject *const *args, Py_
     if (RUN(&c, kf_prompts_new(c.ctx, &o, &prompts)))
       RUN(&c, kf_text_new_from_prompts(c.ctx, encoder, prompts, NULL, &text));
     kf_prompts_free(prompts);
-    capsule = hand_out(&c, text);
+    capsule = call_capsule(&c, text, CAPSULE_TEXT);
   }
   PyMem_Free(names);
   return capsule;
@@ -76,7 +65,7 @@ static PyObject *py_text_of_model(PyObject *module, PyObject *const *args, Py_ss
   const kf_model *model = capsule_get(args[0], CAPSULE_MODEL);
   if (model == NULL || !call_begin(&c, module)) return NULL;
   RUN(&c, kf_text_new_of_model(c.ctx, model, &text));
-  return hand_out(&c, text);
+  return call_capsule(&c, text, CAPSULE_TEXT);
 }
 
 static PyObject *py_text_save(PyObject *module, PyObject *const *args, Py_ssize_t n) {
@@ -84,12 +73,11 @@ static PyObject *py_text_save(PyObject *module, PyObject *const *args, Py_ssize_
   call c;
   if (!check_count("text_save", n, 2)) return NULL;
   const kf_text *text = capsule_get(args[0], CAPSULE_TEXT);
-  if (text == NULL || !take_path(args[1], &path) || !call_begin(&c, module)) return NULL;
-  RUN(&c, kf_text_save(c.ctx, text, path));
-  return call_end(&c) ? Py_NewRef(Py_None) : NULL;
+  if (text == NULL || !take_path(args[1], &path)) return NULL;
+  return CALL(&c, module, kf_text_save(c.ctx, text, path)) ? Py_NewRef(Py_None) : NULL;
 }
 
-/* --- what is in them --------------------------------------------------------------------------------------- */
+/* --- contents --------------------------------------------------------------------------------- */
 
 static const char *class_name(const void *text, uint32_t k) { return kf_text_class_name(text, k); }
 
@@ -115,11 +103,7 @@ static PyObject *py_text_mean(PyObject *module, PyObject *const *args, Py_ssize_
   const kf_data *data = capsule_get(args[0], CAPSULE_DATA);
   if (data == NULL || !take_buffer(args[1], &out, true, sizeof(double), kf_data_dim(data)))
     return NULL;
-  bool fine = call_begin(&c, module);
-  if (fine) {
-    RUN(&c, kf_text_mean(c.ctx, data, out.buf));
-    fine = call_end(&c);
-  }
+  bool fine = CALL(&c, module, kf_text_mean(c.ctx, data, out.buf));
   PyBuffer_Release(&out);
   return fine ? Py_NewRef(Py_None) : NULL;
 }

@@ -1,14 +1,12 @@
 /* within.c - all rows that are near enough, and groups of near-duplicates.
  *
- * How many answers there will be is known at the end alone. Each call of the library hands out those of
- * some queries, which are kept in a list; at the end they are copied to arrays of the right size, and
- * each is freed as soon as that is done. */
+ * The number of answers is not known in advance. Each call of the library returns the answers of
+ * some queries, which are kept in a list; at the end they are copied to arrays of the right size
+ * and freed one by one. */
 #include "koofu_py.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-enum { AT_ONCE = 256 }; /* queries: what one call of the library answers */
 
 typedef struct part {
   struct part *next;
@@ -19,11 +17,9 @@ typedef struct range_search {
   call *call;
   const kf_gallery *gallery;
   double limit;
-  kf_search_options options;
-  const int64_t *leave_out;
+  query_options given;
   part *parts, **end;
   uint64_t queries, answers;
-  kf_search_report report;
 } range_search;
 
 static void free_first(range_search *s) {
@@ -47,17 +43,21 @@ static kf_status keep(range_search *s, kf_ranges *ranges) {
   return KF_OK;
 }
 
+/* block NULL: the queries are rows of the gallery. */
 static kf_status within_block(void *argument, kf_ctx *ctx, uint64_t first, uint64_t n,
                               const float *block) {
   range_search *s = argument;
   kf_status status =
-      s->options.text_mean != NULL ? kf_gallery_prepare_text(ctx, s->gallery) : KF_OK;
+      s->given.options.text_mean != NULL ? kf_gallery_prepare_text(ctx, s->gallery) : KF_OK;
   for (uint64_t done = 0; status == KF_OK && done < n;) {
     kf_ranges *r;
-    kf_search_options o = s->options;
-    o.leave_out = s->leave_out != NULL ? s->leave_out + first + done : NULL;
-    status = kf_gallery_within(ctx, s->gallery, block + done * kf_gallery_dim_in(s->gallery),
-                               n - done, s->limit, &o, &r, &s->report);
+    kf_search_options o = s->given.options;
+    if (o.leave_out != NULL) o.leave_out += first + done;
+    status = block != NULL
+                 ? kf_gallery_within(ctx, s->gallery, block + done * kf_gallery_dim_in(s->gallery),
+                                     n - done, s->limit, &o, &r, NULL)
+                 : kf_gallery_within_itself(ctx, s->gallery, first + done, n - done, s->limit,
+                                            o.only, &r, NULL);
     if (status != KF_OK) break;
     done += r->queries;
     status = keep(s, r);
@@ -66,24 +66,9 @@ static kf_status within_block(void *argument, kf_ctx *ctx, uint64_t first, uint6
   return status;
 }
 
-static kf_status within_itself(range_search *s, kf_ctx *ctx, uint64_t first, uint64_t n) {
-  kf_status status =
-      s->options.text_mean != NULL ? kf_gallery_prepare_text(ctx, s->gallery) : KF_OK;
-  for (uint64_t done = 0; status == KF_OK && done < n;) {
-    kf_ranges *r;
-    status = kf_gallery_within_itself(ctx, s->gallery, first + done, n - done, s->limit,
-                                      s->options.only, &r, &s->report);
-    if (status != KF_OK) break;
-    done += r->queries;
-    status = keep(s, r);
-    if (status == KF_OK) status = call_look(s->call);
-  }
-  return status;
-}
+/* --- to arrays -------------------------------------------------------------------------------- */
 
-/* --- to arrays --------------------------------------------------------------------------------------------- */
-
-/* A bytearray of n numbers of 8 bytes. */
+/* A bytearray for n numbers of 8 bytes. */
 static PyObject *numbers(uint64_t n) {
   if (n <= PY_SSIZE_T_MAX / 8) return PyByteArray_FromStringAndSize(NULL, (Py_ssize_t)(8 * n));
   return PyErr_NoMemory();
@@ -104,7 +89,7 @@ static kf_status copy_parts(range_search *s, int64_t *ends, int64_t *found, doub
   return KF_OK;
 }
 
-/* Ends the call: (ends of queries with a 0 in front, rows, scores), as bytearrays. */
+/* Ends the call: (0 and the ends of all queries, rows, scores), as bytearrays. */
 static PyObject *hand_out(range_search *s, call *c) {
   PyObject *arrays[3] = {0};
   if (c->status == KF_OK && !PyErr_Occurred()) {
@@ -123,41 +108,31 @@ static PyObject *hand_out(range_search *s, call *c) {
   return NULL;
 }
 
-/* --- the functions ----------------------------------------------------------------------------------------- */
+/* --- the functions ---------------------------------------------------------------------------- */
 
 /* gallery_within(gallery, rows, limit, leave_out | None, text_mean | None, filter | None) -> three
  * bytearrays: int64, int64, f64 */
 static PyObject *py_gallery_within(PyObject *module, PyObject *const *args, Py_ssize_t n) {
   range_search s = {0};
   s.end = &s.parts;
-  Py_buffer leave_out, mean;
   source from;
   call c;
   if (!check_count("gallery_within", n, 6)) return NULL;
   s.gallery = capsule_get(args[0], CAPSULE_GALLERY);
   if (s.gallery == NULL || !take_double(args[2], &s.limit) ||
-      !filter_take(args[5], &s.options.only))
+      !query_options_take(&s.given, s.gallery, args + 3))
     return NULL;
-  bool leaves = args[3] != Py_None, text = args[4] != Py_None;
-  if (leaves && !take_buffer(args[3], &leave_out, false, sizeof(int64_t), ANY_COUNT)) return NULL;
   PyObject *answers = NULL;
-  if (!text || take_buffer(args[4], &mean, false, sizeof(double), kf_gallery_dim_in(s.gallery))) {
-    s.leave_out = leaves ? leave_out.buf : NULL;
-    s.options.text_mean = text ? mean.buf : NULL;
-    if (call_begin(&c, module)) {
-      s.call = &c;
-      if (source_open(&from, &c, args[1], "X")) {
-        from.block = AT_ONCE;
-        if (check_queries(&from, s.gallery, leaves,
-                          leaves ? (uint64_t)leave_out.len / sizeof(int64_t) : 0))
-          source_each(&from, &c, within_block, &s);
-        source_close(&from);
-      }
-      answers = hand_out(&s, &c);
+  if (call_begin(&c, module)) {
+    s.call = &c;
+    if (source_open(&from, &c, args[1], "X")) {
+      from.block = KF_WITHIN_QUERIES;
+      if (check_queries(&from, s.gallery, &s.given)) source_each(&from, &c, within_block, &s);
+      source_close(&from);
     }
-    if (text) PyBuffer_Release(&mean);
+    answers = hand_out(&s, &c);
   }
-  if (leaves) PyBuffer_Release(&leave_out);
+  query_options_release(&s.given);
   return answers;
 }
 
@@ -170,11 +145,11 @@ static PyObject *py_gallery_within_itself(PyObject *module, PyObject *const *arg
   if (!check_count("gallery_within_itself", n, 5)) return NULL;
   s.gallery = capsule_get(args[0], CAPSULE_GALLERY);
   if (s.gallery == NULL || !take_u64(args[1], &first) || !take_u64(args[2], &count) ||
-      !take_double(args[3], &s.limit) || !filter_take(args[4], &s.options.only) ||
+      !take_double(args[3], &s.limit) || !filter_take(args[4], &s.given.options.only) ||
       !call_begin(&c, module))
     return NULL;
   s.call = &c;
-  RUN(&c, within_itself(&s, c.ctx, first, count));
+  RUN(&c, within_block(&s, c.ctx, first, count, NULL));
   return hand_out(&s, &c);
 }
 
@@ -189,11 +164,7 @@ static PyObject *py_gallery_unique(PyObject *module, PyObject *const *args, Py_s
   if (g == NULL || !take_double(args[1], &limit) ||
       !take_buffer(args[2], &out, true, sizeof(uint64_t), kf_gallery_rows(g)))
     return NULL;
-  bool fine = call_begin(&c, module);
-  if (fine) {
-    RUN(&c, kf_gallery_unique(c.ctx, g, limit, out.buf, &found));
-    fine = call_end(&c);
-  }
+  bool fine = CALL(&c, module, kf_gallery_unique(c.ctx, g, limit, out.buf, &found));
   PyBuffer_Release(&out);
   if (!fine) return NULL;
   return Py_BuildValue("(KKK)", (unsigned long long)found.groups, (unsigned long long)found.copies,

@@ -1,5 +1,5 @@
-"""Arrow arrays by the C interfaces alone, and tensors by DLPack alone, so that both are tested without
-pyarrow and torch."""
+"""Arrow arrays with only the C interfaces, and tensors with only DLPack, so that both are tested
+without pyarrow and torch."""
 
 import ctypes
 
@@ -126,7 +126,7 @@ class Chunks:
 
 
 class One(Chunks):
-    """The same as a single array."""
+    """The rows as a single array."""
 
     __arrow_c_stream__ = property()  # not there
 
@@ -139,7 +139,7 @@ class One(Chunks):
 
 
 class Tensor:
-    """What has DLPack alone."""
+    """An object with DLPack only."""
 
     def __init__(self, array, device=(1, 0)):
         self.array, self.device = array, device
@@ -161,7 +161,7 @@ class DLTensor(ctypes.Structure):
 
 
 class Expanded:
-    """One value as a tensor with strides of 0, as torch.ones(1).expand(n, dim) has them."""
+    """One value as a tensor with strides of 0, like torch.ones(1).expand(n, dim)."""
 
     def __init__(self, value, shape, dtype):
         self.value = np.array([value], dtype)

@@ -1,7 +1,7 @@
-"""The functions of the extension with arguments of every wrong kind: an exception, never a crash.
+"""The functions of the extension with wrong arguments of every kind: an exception, never a crash.
 
-Most calls are right but for one argument or two, so that the wrong ones get as far as they can. The
-classes of the package would have refused many of them earlier. `make sanitize` runs all of this under
+In most calls only one or two arguments are wrong, so that they get as far as possible. The classes
+of the package would refuse many of them earlier. `make sanitize` runs all of this under
 AddressSanitizer and UBSan."""
 
 import gc
@@ -20,7 +20,7 @@ N, DIM, CLASSES = 24, 4, 3
 
 
 class Odd:
-    """Answers whatever it is asked for with something else."""
+    """Answers every request with a wrong type."""
 
     def __index__(self):
         return "no number"
@@ -30,7 +30,7 @@ class Odd:
 
 
 class Emptier:
-    """A number that empties the list it is in while that is read."""
+    """A number that empties its list while the list is read."""
 
     def __init__(self):
         self.list = [self, 2, 3]
@@ -51,7 +51,7 @@ OPTIONS = ("again all_names allow_unlabelled centre choose_dim criterion dim dty
 
 
 def rubbish(rng):
-    """Something; not often the same."""
+    """A random object."""
     arrays = [np.zeros(0, "f4"), np.zeros((0, DIM), "f4"), np.zeros((N, DIM), "f4"), np.ones((N, DIM)),
               np.ones((N, DIM), "f2")[::2], np.ones((N, DIM + 1), "f4"), np.zeros(N, "i4"), np.zeros(N, "i8"),
               np.full(N, -1), np.full(N, 2**40), np.zeros((N, CLASSES)), np.zeros(DIM), np.array(1.0),
@@ -68,7 +68,7 @@ def rubbish(rng):
 
 
 def similar(rng, right):
-    """Something of the kind of a right argument."""
+    """A random object similar to a right argument."""
     number = NUMBERS[rng.integers(len(NUMBERS))]
     if isinstance(right, (int, float)):
         return number
@@ -92,7 +92,7 @@ VALID = {}
 
 
 def make_valid():
-    """A call of each function that is right, apart from those that change settings."""
+    """A right call of each function, except those that change settings."""
     rng = np.random.default_rng(0)
     y = np.arange(N, dtype="i4") % CLASSES
     X = (rng.normal(size=(CLASSES, DIM))[y] + 0.3 * rng.normal(size=(N, DIM))).astype("f4")
@@ -123,7 +123,7 @@ def make_valid():
         "status_name": [1], "threads": [], "rows": [X, "X"], "shape": [X, "X"], "count": [R],
         "data_open": [[b"data.safetensors"], None, {"skip_bad": 0}],
         "data_arrays": [X, y, names, 3, 0, [str(i) for i in range(N)], "X"],
-        "data_brought": [bring, N, DIM, y, names, 3, 0],
+        "data_callback": [bring, N, DIM, y, names, 3, 0],
         "data_info": [D], "data_names": [D], "data_labels": [D, out(N, dtype="i4")],
         "data_rows": [D, 2, out(N - 2, DIM, dtype="f4")], "data_save": [D, 0, b"saved.safetensors"],
         "stats_of": [D, {"normalize": 1}], "stats_merged": [[S, S]], "stats_less": [S, S],
@@ -156,7 +156,7 @@ def make_valid():
         "gallery_unique": [G, 0.9, out(N, dtype="i8")], "choose_k": [D, M],
         "class_set": [names], "truth_load": [b"truth.txt", {"classes": b"classes.txt"}], "truth_info": [truth],
         "evaluate": [M, D, {"include_raw": 1}, None, C], "interval95": [3, 7],
-        "gallery_evaluate": [G, D, [1, 3], 1, 0.5, None, C], "verdicts": [M, D, {"raw": 0}, None, C],
+        "gallery_evaluate": [G, D, 3, 1, 0.5, None, C], "verdicts": [M, D, {"raw": 0}, None, C],
         "compare": [V, V],
         "sweep": [S, D, D, {"folds": 2}, None, T, [(0.1, 1)], [2], [1], [1]],
         "report": [D, b"page.html", {"seeds": 1}, {}, D, None, None, None, [2], [1], [1]],
@@ -259,11 +259,17 @@ def test_options_that_are_no_dictionary():
         _koofu.stats_of(CAPSULES["data"], 5)
 
 
+def swept(k):
+    """The numbers of neighbours in the cells of a sweep over k."""
+    cells = _koofu.sweep(CAPSULES["stats"], CAPSULES["data"], CAPSULES["data"],
+                         {"include_raw": 2, "include_prototypes": 2}, None, None, None, None, k, None)
+    return [cell[5] for cell in cells]
+
+
 def test_a_list_that_changes_while_it_is_read():
-    """The numbers are those that were in it at first."""
+    """The numbers are those at the beginning."""
     emptier = Emptier()
-    _, hits = _koofu.gallery_evaluate(CAPSULES["gallery"], CAPSULES["data"], emptier.list, 0, 0.0, None, None)
-    assert emptier.list == [] and [k for k, _, _ in hits] == [1, 2, 3]
+    assert swept(emptier.list) == [1, 2, 3] and emptier.list == []
 
 
 def test_lists_that_iterate_over_something_else():
@@ -275,16 +281,15 @@ def test_lists_that_iterate_over_something_else():
         def __iter__(self):
             return (str(i) * 99 for i in range(9))  # freed as soon as they have been seen
 
-    _, hits = _koofu.gallery_evaluate(CAPSULES["gallery"], CAPSULES["data"], Numbers([1, 3]), 0, 0.0, None, None)
-    assert [k for k, _, _ in hits] == [1, 3]
+    assert swept(Numbers([1, 3])) == [1, 3]
     text = _koofu.text_of(VALID["text_of"][0], Names(["ant", "bee", "cat"]), {"per_class": 1})
     assert _koofu.text_info(text)[2] == ["ant", "bee", "cat"]
 
 
 def test_no_top():
-    """0 is 1 to the library, which then writes one answer for each row."""
+    """To the library 0 means 1: it writes one answer per row."""
     D, M = CAPSULES["data"], CAPSULES["model"]
-    with pytest.raises(ValueError, match="^a buffer has another size than is needed$"):
+    with pytest.raises(ValueError, match="^a buffer has the wrong size$"):
         _koofu.classify(M, D, 0, 0, 0, 0, 0.0, np.zeros(0, "i4"), None, None)
     answers = np.zeros((N, 1), "i4"), np.zeros((N, 1), "i4")
     for top in 0, 1:
@@ -298,9 +303,9 @@ def test_a_part_that_no_model_has():
 
 
 def test_more_answers_than_numbers_count():
-    """2^40 rows of 2^24 answers are 2^64, which must not be taken for none."""
+    """2^40 rows of 2^24 answers are 2^64, which must not wrap to 0."""
     rows = np.broadcast_to(np.float32(1), (2**40, DIM))
-    with pytest.raises(ValueError, match="^a buffer has another size than is needed$"):
+    with pytest.raises(ValueError, match="^a buffer has the wrong size$"):
         _koofu.gallery_search(CAPSULES["gallery"], rows, 2**24, None, None, None, np.zeros(0, "i8"), np.zeros(0))
 
 

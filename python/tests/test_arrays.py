@@ -64,7 +64,7 @@ def test_addresses_need_not_be_aligned():
 @pytest.mark.parametrize("dtype", ["f2", "f4", "f8"])
 @pytest.mark.parametrize("shape", [(5000, 2000), (90, 1), (1, 900), (1, 1), (2, 1), (3, 2)])
 def test_one_value_everywhere(shape, dtype):
-    """Both strides are 0, which must not be taken for packed rows: there is but one value in memory."""
+    """Both strides are 0, which must not mean packed rows: there is only one value in memory."""
     rows = np.broadcast_to(np.dtype(dtype).type(1.5), shape)
     assert rows.strides == (0, 0) or rows.size == 1
     y = np.zeros(len(rows), int)
@@ -107,7 +107,7 @@ def test_arrow_nulls_are_named():
 
 
 def test_dlpack_of_another_device():
-    with pytest.raises(ValueError, match="not in the memory of the processor"):
+    with pytest.raises(ValueError, match="not in CPU memory"):
         stats(Tensor(X, (2, 0)))
 
 

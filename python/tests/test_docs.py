@@ -66,7 +66,8 @@ def test_example_shards(tmp_path):
 
 
 def run_blocks(path, names):
-    """Runs the Python blocks of a document in order; blocks whose optional module is not here are left out."""
+    """Runs the Python blocks of a document in order, except those that need a missing optional
+    module."""
     with open(path, encoding="utf-8") as file:
         blocks = re.findall(r"^```python\n(.*?)^```$", file.read(), flags=re.M | re.S)
     left_out = 0

@@ -1,4 +1,4 @@
-"""Dask, Ray and Spark in local mode: the bytes of one machine."""
+"""Dask, Ray and Spark in local mode give the bytes of one machine."""
 
 import os
 import sys
@@ -21,7 +21,7 @@ OPTIONS = [{}, {"lambda_": "0.3x", "n_components": 3}, {"normalize": False}]
 
 
 def check(fit, X, y):
-    """fit(options) of the engine, against one machine."""
+    """Compares fit(options) of the engine with one machine."""
     for options in OPTIONS:
         assert fit(**options) == koofu.fit(X, y, **options), options
     assert fit(choose=False) == koofu.fit(koofu.Stats.of(X, y))
@@ -56,7 +56,8 @@ def test_what_goes_wrong_with_a_part_reaches_the_caller():
 
 
 def test_tracebacks_keep_no_memory_of_the_library(monkeypatch):
-    """Rows are brought into memory that is gone after the call, whoever keeps the view, or the error."""
+    """Rows are written to memory that is gone after the call, even if the view or an error is
+    kept."""
     stats, labels = _parts.count_part(*world(False), True, None, "error")
     told, views = [], []
     monkeypatch.setattr(sys, "unraisablehook", told.append)
@@ -78,7 +79,7 @@ def test_tracebacks_keep_no_memory_of_the_library(monkeypatch):
         raise ZeroDivisionError
 
     data = koofu.Data.__new__(koofu.Data)
-    data._capsule = _koofu.data_brought(bring, stats.rows, stats.dim, labels.codes.astype("i4"), None, 4, 0)
+    data._capsule = _koofu.data_callback(bring, stats.rows, stats.dim, labels.codes.astype("i4"), None, 4, 0)
     with pytest.raises(koofu.KooFuError):
         koofu.Stats.of(data)
     assert {each.exc_type for each in told} == {ZeroDivisionError}
@@ -110,7 +111,7 @@ def test_dask(strings):
 
 
 def environment():
-    """Workers find koofu where this process does."""
+    """Workers find koofu where this process finds it."""
     return {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
 
 

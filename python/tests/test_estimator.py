@@ -1,4 +1,4 @@
-"""koofu.KooFu: scikit-learn's own checks, and what must be equal to the bit."""
+"""koofu.KooFu: scikit-learn's own checks, and results that must be equal to the bit."""
 
 import copy
 import importlib.util
@@ -22,7 +22,7 @@ from sklearn.utils.estimator_checks import check_estimator  # noqa: E402
 
 RELEASE = tuple(int(x) for x in sklearn.__version__.split(".")[:2])
 
-# How many checks scikit-learn makes of this estimator: a release that makes fewer, or runs fewer, is noticed.
+# The number of checks scikit-learn has for this estimator, to notice a release with fewer.
 # All run in `make test` and `make test-python`; two need what a bare environment does not have.
 CHECKS = {(1, 2): 49, (1, 9): 61}
 CANNOT_RUN = {
@@ -43,7 +43,7 @@ def same(a, b):
 
 
 def run_checks(estimator):
-    """(name, 'passed', 'skipped' or what went wrong) of each check."""
+    """(name, 'passed', 'skipped' or the error) of each check."""
     if RELEASE >= (1, 6):
         found = check_estimator(estimator, on_fail=None, on_skip=None)
         return [(r["check_name"], r["status"] if r["exception"] is None or r["status"] == "skipped"

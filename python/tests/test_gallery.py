@@ -50,7 +50,7 @@ def test_files(tmp_path):
     lean = koofu.Gallery.load(path, rerank_from_disk=True)
     assert lean.nbytes < written.nbytes and (lean.search(X, 3).rows == written.search(X, 3).rows).all()
     assert 1 <= koofu.Gallery.build(X, Y, k="auto").k <= 50
-    with pytest.raises(ValueError, match="in memory, and cannot change"):
+    with pytest.raises(ValueError, match="in memory and cannot change"):
         in_memory.append(X)
 
 
@@ -128,7 +128,7 @@ def test_pixels_are_checked(encoder):
     pixels = np.random.default_rng(0).integers(0, 255, (40, 30, 3), dtype=np.uint8)
     assert encoder.images(pixels).shape == (1, encoder.dim)
     assert (encoder.images(np.asfortranarray(pixels)) == encoder.images(pixels)).all()
-    with pytest.raises(TypeError, match="^picture 0 has the dtype float64; pixels are uint8$"):
+    with pytest.raises(TypeError, match="^picture 0 has the dtype float64; pixels must be uint8$"):
         encoder.images(pixels / 255)
     with pytest.raises(ValueError, match="nor a uint8 array of height, width and 3 colours"):
         encoder.images(np.zeros((3, 40, 30), np.uint8))

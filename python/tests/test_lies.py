@@ -1,9 +1,9 @@
-"""Arrow arrays and DLPack tensors that lie about themselves: each is refused, or gives the right values.
+"""Arrow arrays and DLPack tensors that lie about themselves are refused, or give the right values.
 
-The random ones are built and then changed, field by field. A reader in Python, which knows how much
-memory there really is, says what must come of each. What would need memory that is not there, without
-contradicting anything else in the structure, nobody can notice; such cases are not tried. `make sanitize`
-runs all of this under AddressSanitizer and UBSan."""
+Random ones are built and then changed field by field. A reader in Python, which knows how much
+memory there really is, determines the right result. Cases that need more memory than there is, but
+are consistent otherwise, cannot be detected and are not tried. `make sanitize` runs all of this
+under AddressSanitizer and UBSan."""
 
 import ctypes
 import itertools
@@ -22,15 +22,15 @@ WILD = (-2**63, -2**62, -2**31, -2, -1, 0, 1, 2, 2**31 - 1, 2**31, 2**61, 2**62,
 
 
 class Lie(Exception):
-    """What the structure says contradicts itself: it must be refused."""
+    """The structure contradicts itself and must be refused."""
 
 
 class Unknowable(Exception):
-    """It needs memory that is not there, and nothing in it tells."""
+    """The structure needs missing memory, which cannot be detected."""
 
 
 class Memory:
-    """Allocations of exactly the bytes they hold, so that AddressSanitizer sees the first one beyond."""
+    """Allocations of exact size, so that AddressSanitizer detects the first byte beyond."""
 
     def __init__(self):
         self.blocks = {}
@@ -47,11 +47,11 @@ class Memory:
         return bytes(self.blocks[address][start : start + n])
 
 
-# --- Arrow -----------------------------------------------------------------------------------------
+# --- Arrow ----------------------------------------------------------------------------------------
 
 
-class Told:
-    """Arrays as they are, in place of those that Chunks makes."""
+class Given:
+    """The given arrays instead of those that Chunks makes."""
 
     def __init__(self, schema, arrays):
         super().__init__(arrays)
@@ -64,11 +64,11 @@ class Told:
         ctypes.pointer(out)[0] = array
 
 
-class ToldStream(Told, Chunks):
+class GivenStream(Given, Chunks):
     pass
 
 
-class ToldOne(Told, One):
+class GivenOne(Given, One):
     pass
 
 
@@ -86,7 +86,7 @@ def node(kind, *numbers, buffers=(), children=()):
 
 
 class World:
-    """An honest Arrow column: lists of floats, each array with an offset of its own, some with bitmaps."""
+    """A valid Arrow column: lists of floats, each array with its own offset, some with bitmaps."""
 
     def __init__(self, rng, chunks=1):
         self.rng, self.memory = rng, Memory()
@@ -100,7 +100,7 @@ class World:
         self.arrays = [self._array(int(rng.integers(1, 8))) for _ in range(chunks)]
 
     def _bitmap(self, n):
-        """(null_count, address): no bitmap, or one that says what is there, which is nearly always all."""
+        """(null_count, address): no bitmap, or one in which nearly always all values are valid."""
         if self.rng.random() < 0.6:
             return int(self.rng.choice([0, -1])), None
         bits = np.ones((n + 7) // 8 * 8, bool)
@@ -131,7 +131,7 @@ class World:
     # --- lies
 
     def lie(self):
-        """Changes something, and says what."""
+        """Makes a random change, and describes it."""
         if self.rng.random() < 0.25:
             return self._lie_schema()
         array = self.arrays[self.rng.integers(len(self.arrays))]
@@ -206,7 +206,7 @@ class World:
     # --- the reader
 
     def read(self, stream):
-        """The rows as the specification has them."""
+        """The rows according to the specification."""
         schema, table = self.schema, False
         self._check_schema(schema)
         if schema.format == b"+s":
@@ -352,7 +352,7 @@ def outcome(use, rows, dim, n):
 
 
 def judge(number, lies, rows, wanted, dim):
-    """Uses rows that may lie; `wanted`: the true ones, or None if they must be refused."""
+    """Uses rows that may lie; wanted: the true rows, or None if they must be refused."""
     use = USES[number % len(USES)]
     n = 1 if wanted is None else len(wanted)
     got = outcome(use, rows, dim, n)
@@ -383,7 +383,7 @@ def test_arrow_lies():
         if wanted is not None and len(wanted) == 0:
             continue
         Chunks.released = 0
-        judge(number, lies, (ToldStream if stream else ToldOne)(world.schema, world.arrays), wanted, world.dim)
+        judge(number, lies, (GivenStream if stream else GivenOne)(world.schema, world.arrays), wanted, world.dim)
         told += wanted is None
         fine += wanted is not None
         handed = sum(bool(array.release) for array in world.arrays)
@@ -395,7 +395,7 @@ def test_arrow_lies():
 
 
 class Claim:
-    """A tensor, its capsule's name, and the device it says it is on."""
+    """A tensor, the name of its capsule, and the device it claims."""
 
     DELETER = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
@@ -451,7 +451,7 @@ class Claim:
         return f"{name} = {value}"
 
     def read(self):
-        """The rows, as dlpack.h has them."""
+        """The rows according to dlpack.h."""
         t = self.tensor
         known = {(2, 16): "f2", (2, 32): "f4", (2, 64): "f8"}
         kind = known.get((t.code, t.bits))
@@ -500,7 +500,7 @@ def test_dlpack_lies():
 
 
 def world(kind="list", table=False):
-    """The same column in all of these: 4 rows of 3 columns, elements 0 to 11."""
+    """The same column in all layouts: 4 rows of 3 columns, elements 0 to 11."""
     made = World(np.random.default_rng(0))
     made.kind, made.table = kind, table
     made.elements = node(Schema, b"f", b"item")
@@ -585,22 +585,22 @@ NAMED_ARROW = [
 def test_named_arrow_lies(number):
     kind, change, message = NAMED_ARROW[number]
     honest = world(kind)
-    assert (koofu.Data(ToldOne(honest.schema, honest.arrays)).rows() == np.arange(12).reshape(4, 3)).all()
+    assert (koofu.Data(GivenOne(honest.schema, honest.arrays)).rows() == np.arange(12).reshape(4, 3)).all()
     made = world(kind)
     change(made)
     with pytest.raises((TypeError, ValueError)) as caught:
-        model(3).transform(ToldOne(made.schema, made.arrays))
+        model(3).transform(GivenOne(made.schema, made.arrays))
     assert str(caught.value) == message
 
 
 @pytest.mark.parametrize("field, value", [("length", 5), ("offset", 1), ("length", 2**57)])
 def test_tables_longer_than_their_column(field, value):
     made = world(table=True)
-    assert len(koofu.Data(ToldStream(made.schema, made.arrays))) == 4
+    assert len(koofu.Data(GivenStream(made.schema, made.arrays))) == 4
     made = world(table=True)
     setattr(made.arrays[0], field, value)
     with pytest.raises(ValueError, match="^X is an Arrow array that has fewer rows than its table$"):
-        koofu.Data(ToldStream(made.schema, made.arrays))
+        koofu.Data(GivenStream(made.schema, made.arrays))
 
 
 def test_offsets_need_not_be_aligned():
@@ -609,11 +609,11 @@ def test_offsets_need_not_be_aligned():
     room = made.memory.put(np.zeros(41, "u1"))
     ctypes.memmove(room + 1, lists.buffers[1], 40)
     lists.buffers[1] = room + 1
-    assert (koofu.Data(ToldOne(made.schema, made.arrays)).rows() == np.arange(12).reshape(4, 3)).all()
+    assert (koofu.Data(GivenOne(made.schema, made.arrays)).rows() == np.arange(12).reshape(4, 3)).all()
 
 
 def test_arrow_arrays_are_taken_once():
-    """Capsules that are handed out again hold what has been moved out of them, and may be freed."""
+    """Capsules handed out twice contain moved-out structures, and may be freed."""
     rows = One([X])
     capsules = rows.__arrow_c_array__()
 
@@ -627,7 +627,7 @@ def test_arrow_arrays_are_taken_once():
 
 
 def test_arrow_files_with_shifted_offsets(tmp_path):
-    """pyarrow loads such a file without complaint."""
+    """pyarrow loads such a file without an error."""
     pa = pytest.importorskip("pyarrow")
     rows = pa.array(np.arange(1200, dtype="f4").reshape(100, 12).tolist(), pa.list_(pa.float32()))
     path = tmp_path / "rows.arrow"
@@ -664,8 +664,8 @@ NAMED_DLPACK = [
      "X has more than 2^40 rows"),
     ({"ndim": -1}, "X has -1 dimensions; it must have 2, rows and columns"),
     ({"ndim": 2**31 - 1}, f"X has {2**31 - 1} dimensions; it must have 2, rows and columns"),
-    ({"device": (2, 0)}, "X is on a device (DLPack type 2), not in the memory of the processor; copy it there "
-                         "first, as with .cpu()"),
+    ({"device": (2, 0)}, "X is on a device (DLPack type 2), not in CPU memory; copy it there "
+                         "first, for example with .cpu()"),
 ]
 
 

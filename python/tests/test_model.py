@@ -1,4 +1,4 @@
-"""Statistics and models: files, bytes, pickles, sums, and the same bytes as the command line's."""
+"""Statistics and models: files, bytes, pickles, sums, and the same bytes as the command line."""
 
 import copy
 import logging
@@ -172,7 +172,7 @@ def test_text():
 
 
 def test_export(tmp_path):
-    """The same bytes as the command line's, for every kind of file."""
+    """Every kind of file has the same bytes as from the command line."""
     model = koofu.fit(X, NAMES)
     model.save(tmp_path / "m.safetensors")
     koofu.Gallery.build(X, model=model, path=tmp_path / "g.safetensors")

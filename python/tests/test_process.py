@@ -15,7 +15,7 @@ from test_arrays import X, Y
 
 
 def run(code, *arguments, timeout=300):
-    """Runs a program of its own, which must succeed; returns what it prints."""
+    """Runs a program in a new process, which must succeed; returns its output."""
     done = subprocess.run([sys.executable, "-c", textwrap.dedent(code), *arguments], timeout=timeout,
                           capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
@@ -93,8 +93,8 @@ def test_fork_while_others_work():
             thread.join()
 
 
-# One call that takes far longer than a second on any machine, interrupted after one. The rows of `many` are
-# all the same one, so they take no memory, and of the arrays of answers only what is written does.
+# One call that takes much longer than a second on any machine, interrupted after one second. All rows
+# of `many` are the same one, so they take no memory; untouched parts of the outputs take none either.
 INTERRUPTED = """
     import os, signal, sys, threading, time
     import numpy as np, koofu
@@ -131,7 +131,7 @@ INTERRUPTED = """
 
 @pytest.mark.parametrize("what", ["predict", "search", "within", "fit"])
 def test_interrupts(what):
-    """That it stops at all; how soon is a matter of the machine."""
+    """Only that it stops; how soon depends on the machine."""
     assert run(INTERRUPTED, what) == "stopped 40\n"
 
 
@@ -202,7 +202,7 @@ DEVICE = """
 
 
 def test_device():
-    """The plain twin of the plug-in for GPUs, which the tests of the library build."""
+    """The plain twin of the plug-in for GPUs, built with the tests of the library."""
     twin = os.path.join(os.path.dirname(os.environ.get("KOOFU", "")), "tests", "libkoofu-twin.so")
     if not os.path.exists(twin):
         pytest.skip("there is no libkoofu-twin.so")

@@ -1,4 +1,4 @@
-"""Wrong calls, each with the message it gives."""
+"""Wrong calls, each with its message."""
 
 import pathlib
 
@@ -61,17 +61,17 @@ WRONG = [
     (lambda: koofu.fit(X, Y[:-1]), ValueError, "X has 120 rows, but y has 119 labels"),
     (lambda: koofu.fit(X), koofu.KooFuError, None),
     (lambda: koofu.fit(X, Y - 1), ValueError,
-     "y[0] is -1; labels are class numbers from 0 on (unlabelled='skip' leaves such rows out)"),
+     "y[0] is -1; labels must be class numbers from 0 on (unlabelled='skip' leaves such rows out)"),
     (lambda: koofu.fit(X, Y + 0.0), TypeError,
-     "y has the dtype float64; labels are integers, strings or categories"),
+     "y has the dtype float64; labels must be integers, strings or categories"),
     (lambda: koofu.fit(X, Y * 3_000_000), ValueError,
-     "y[2] is 6000000; a class number is at most 4194303"),
+     "y[2] is 6000000; class numbers are at most 4194303"),
     (lambda: koofu.fit(X, np.stack([Y, Y])), ValueError,
-     "y has 2 dimensions; labels are a list, one for each row"),
+     "y has 2 dimensions; labels must be a list, one for each row"),
     (lambda: koofu.fit(X, labels(5, 1.5)), TypeError,
-     "y holds 1.5; labels are integers, strings or categories, of one kind"),
+     "y holds 1.5; labels must be integers, strings or categories, all of one kind"),
     (lambda: koofu.fit(X, labels(5, "ant")), TypeError,
-     "y holds 'ant'; labels are integers, strings or categories, of one kind"),
+     "y holds 'ant'; labels must be integers, strings or categories, all of one kind"),
     (lambda: koofu.fit(X, NAMES, classes=["ant", "eel"]), ValueError,
      "y[2] is 'öre', which is not in classes (unknown='skip' leaves such rows out)"),
     (lambda: koofu.fit(X, Y, classes=["ant", "eel"]), ValueError,
@@ -105,9 +105,9 @@ WRONG = [
     (lambda: koofu.fit(X, Y, groups=[1, 2]), ValueError,
      "X has 120 rows, but groups has the shape (2,)"),
     (lambda: koofu.fit(SUMS, Y), ValueError,
-     "X is Stats, which have their own labels; y must be None"),
+     "X is a Stats, which has its own labels; y must be None"),
     (lambda: koofu.fit(X, Y * 0), ValueError, None),
-    (lambda: koofu.Stats.of(X, Y, exponent=4), ValueError, "exponent is for normalize=False"),
+    (lambda: koofu.Stats.of(X, Y, exponent=4), ValueError, "exponent needs normalize=False"),
     (lambda: SUMS + koofu.Stats.of(X, NAMES), ValueError, None),
     (lambda: SUMS + koofu.Stats.of(X[:, :8], Y), ValueError, None),
     (lambda: SUMS.merge(MODEL), TypeError, "a Model cannot be merged into Stats"),
@@ -129,11 +129,11 @@ WRONG = [
      "X has 120 rows, but leave_out has the shape (1,)"),
     (lambda: GALLERY.classify(X), ValueError, None),
     (lambda: GALLERY.append(X), ValueError,
-     "this gallery is in memory, and cannot change; build it with path=, or save it and load it"),
+     "this gallery is in memory and cannot change; build it with path=, or save it and load it"),
     (lambda: GALLERY.remove("row 1"), ValueError,
-     "this gallery is in memory, and cannot change; build it with path=, or save it and load it"),
+     "this gallery is in memory and cannot change; build it with path=, or save it and load it"),
     (lambda: GALLERY.compact(), ValueError,
-     "this gallery is in memory, and cannot change; build it with path=, or save it and load it"),
+     "this gallery is in memory and cannot change; build it with path=, or save it and load it"),
     (lambda: GALLERY.filter(classes=["ant"]), ValueError, None),
     (lambda: GALLERY.filter(ids=["a"]), ValueError, None),
     (lambda: GALLERY.filter(ids="a"), TypeError, "ids is 'a'; it must be a list"),
@@ -187,7 +187,7 @@ def test_wrong(number, tmp_path, monkeypatch):
 
 
 def test_all_hints_are_worded():
-    """Every kf_hint of koofu_files.h has a hint in Python's words."""
+    """Every kf_hint of koofu_files.h has a hint for Python."""
     header = pathlib.Path(__file__).parents[2] / "include" / "koofu_files.h"
     if not header.is_file():
         pytest.skip("koofu_files.h is not at hand")

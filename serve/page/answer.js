@@ -4,7 +4,8 @@ import { make, percent, score } from './dom.js';
 import { tint } from './colours.js';
 import * as selection from './selection.js';
 
-// How long the bar of a class is, from 0 to 1: its probability, or its score beside the best. Distances are better if small.
+// The length of a class's bar, from 0 to 1: its probability, or its score relative to the best.
+// For distances, smaller is better.
 function share(item, best, distance) {
   if (item.probability !== undefined && item.probability !== null) return item.probability;
   const part = distance ? best.score / item.score : item.score / best.score;
@@ -25,7 +26,7 @@ function bar(item, length, isNew, added) {
   return row;
 }
 
-// added: names of added classes; fresh: the class that was made a moment ago.
+// added: names of added classes; fresh: the class that was just made.
 export function answerBars(result, model, added, fresh) {
   const box = document.createDocumentFragment();
   const best = result.classes[0];
@@ -45,7 +46,7 @@ export function answerBars(result, model, added, fresh) {
     make('thead', {}, make('tr', {}, make('th', { scope: 'col' }, 'Class'), make('th', { scope: 'col' }, distance ? 'Distance' : 'Score'),
       sure ? make('th', { scope: 'col' }, 'Probability') : null)),
     make('tbody', {}, ...result.classes.map((item) => bar(item, share(item, best, distance), item.class === fresh, added.has(item.class))))));
-  const facts = [`Margin to the second ${score(result.margin)}`];
+  const facts = [`Margin to the second: ${score(result.margin)}`];
   if (limit !== null && !result.unknown) facts.push(`unknown ${beyond} ${score(limit)}`);
   box.append(make('p', { className: 'soft small' }, facts.join(' · ')));
   return box;

@@ -1,11 +1,11 @@
-// Requests to the server: the token, waiting when it is busy, its errors in words.
+// Requests to the server: the token, retries when it is busy, error messages.
 
-const MOST_TRIES = 6;
+const MAX_TRIES = 6;
 let token = read();
-let asking = null; // the one question for the token, however many requests wait for it
+let asking = null; // one question for the token, shared by all requests that wait for it
 let lost = false;
 
-// Set by the page: how to ask for a token, and what to show when the server is lost, back or busy.
+// Set by the page: asks for a token, and shows that the server is lost, back or busy.
 export const hooks = { askToken: async () => null, lost() {}, found() {}, busy() {} };
 
 export class Refused extends Error {
@@ -20,10 +20,10 @@ function read() {
 }
 
 async function newToken(used) {
-  if (token !== used) return; // another request has asked meanwhile
+  if (token !== used) return; // another request got a new token meanwhile
   asking ||= hooks.askToken(used !== '').finally(() => { asking = null; });
   const given = await asking;
-  if (given === null) throw new Refused('The server asks for a token.', 401);
+  if (given === null) throw new Refused('The server requires a token.', 401);
   token = given;
   try { sessionStorage.setItem('koofu-token', token); } catch { /* kept in memory alone */ }
 }
@@ -44,11 +44,11 @@ async function send(path, options) {
       hooks.lost();
       look();
     }
-    throw new Refused('The server does not answer.', 0);
+    throw new Refused('The server does not respond.', 0);
   }
 }
 
-// Looks for a server that was lost until it is back.
+// Polls a lost server until it is back.
 async function look() {
   while (lost) {
     await wait(2);
@@ -60,7 +60,7 @@ async function words(response) {
   try {
     return (await response.json()).error.message;
   } catch {
-    return `The server answers ${response.status} ${response.statusText}`.trim() + '.';
+    return `The server answered ${response.status} ${response.statusText}`.trim() + '.';
   }
 }
 
@@ -71,7 +71,7 @@ async function request(path, options = {}) {
     if (response.ok) return response;
     if (response.status === 401) {
       await newToken(used);
-    } else if (response.status === 429 && tries < MOST_TRIES) {
+    } else if (response.status === 429 && tries < MAX_TRIES) {
       const seconds = Math.min(Math.max(Number(response.headers.get('Retry-After')) || 1, 0.1), 30);
       hooks.busy(seconds);
       await wait(seconds);
@@ -106,8 +106,8 @@ export const classes = () => json('/v1/classes');
 export const addClass = (body) => post('/v1/classes', body);
 export const removeClass = (name) => request(`/v1/classes/${encodeURIComponent(name)}`, { method: 'DELETE' });
 
-// Pictures of rows, as blobs: an <img> could not send the token. The latest are kept.
-const MOST_PICTURES = 600;
+// Pictures of rows, as blobs, since an <img> could not send the token. The latest are cached.
+const MAX_PICTURES = 600;
 const kept = new Map();
 let running = 0;
 const queue = [];
@@ -130,14 +130,14 @@ async function next() {
 function picture(row, size) {
   const path = `/v1/images/${row}?size=${size}`;
   if (!kept.has(path)) {
-    if (kept.size >= MOST_PICTURES) kept.delete(kept.keys().next().value);
+    if (kept.size >= MAX_PICTURES) kept.delete(kept.keys().next().value);
     kept.set(path, new Promise((done, failed) => { queue.push({ path, done, failed }); }));
     next();
   }
   return kept.get(path);
 }
 
-// The picture of a row as a loaded <img>; the one given, if any.
+// Loads the picture of a row into an <img>: the given one or a new one.
 export async function load(row, size, image = new Image()) {
   const url = URL.createObjectURL(await picture(row, size));
   try {

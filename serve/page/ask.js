@@ -1,4 +1,4 @@
-// The view 'Ask': a picture, words or a row in; classes and nearest rows out.
+// The Ask view: from a picture, words or a row to classes and nearest rows.
 
 import { $, announce, commands, complain, make, plural } from './dom.js';
 import * as api from './api.js';
@@ -9,10 +9,10 @@ import { refreshTicks, showCards } from './cards.js';
 const TOP = 5;
 const SAMPLES = 12;
 const TYPES = ['image/jpeg', 'image/png', 'image/webp'];
-const pictures = []; // of this visit; their numbers are in the address, so that 'back' works
+const pictures = []; // dropped so far; the URL holds their numbers, so that 'back' works
 let info;
 let query = null;
-let latest = null; // the AbortController of what is being asked
+let latest = null; // AbortController of the current query
 let added = new Set();
 
 const space = () => document.querySelector('input[name=space]:checked').value;
@@ -21,7 +21,7 @@ export function setAdded(names) {
   added = new Set(names);
 }
 
-// ---- what is shown of the query ----
+// ---- the query ----
 
 function showQuery(own) {
   const figure = $('shown');
@@ -61,7 +61,7 @@ function showStrip() {
   }
   if (!info.can.add_class) return;
   const form = make('form', { className: 'field' },
-    make('input', { type: 'text', required: true, maxLength: 200, 'aria-label': 'Name of a class made of these pictures', placeholder: 'class of these', autocomplete: 'off' }),
+    make('input', { type: 'text', required: true, maxLength: 200, 'aria-label': 'Name of a class made from these pictures', placeholder: 'class of these', autocomplete: 'off' }),
     make('button', { type: 'submit' }, 'Make class'));
   form.onsubmit = async (event) => {
     event.preventDefault();
@@ -95,7 +95,7 @@ function showFound(answer) {
   return found.query ?? items.find((item) => item.row === self);
 }
 
-// fresh: a class made a moment ago, to be seen at work.
+// fresh: the class that was just made, to be highlighted.
 export async function run(fresh) {
   if (!query) return;
   latest?.abort();
@@ -115,7 +115,7 @@ export async function run(fresh) {
     $('answer').replaceChildren(answerBars(result, info.model, added, fresh));
     said.push(result.unknown ? 'Unknown' : result.classes[0].class);
   } else {
-    const words = classified.reason?.message ?? 'Rows of this gallery can be searched by, not classified: start koofu serve with --rows.';
+    const words = classified.reason?.message ?? 'Rows of this gallery cannot be classified, only used as queries: start koofu serve with --rows.';
     $('answer').replaceChildren(make('p', { className: 'failure' }, words));
   }
   if (found.status === 'rejected') {
@@ -151,7 +151,7 @@ async function showSamples() {
   }
 }
 
-// ---- pictures by dropping, pasting and choosing ----
+// ---- dropping, pasting and choosing pictures ----
 
 function takeFiles(files) {
   const wanted = [...files].filter((file) => file.type.startsWith('image/'));

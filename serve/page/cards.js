@@ -1,5 +1,5 @@
-// Rows of the gallery as cards: a picture or a label, its score, a tick. One card at a time is in the tab order; arrows
-// go to the others.
+// Rows of the gallery as cards: picture or label, score, tick box. One card is in the tab order; arrow keys move to
+// the others.
 
 import { make, score } from './dom.js';
 import { tint } from './colours.js';
@@ -13,7 +13,7 @@ function face(item) {
   return make('span', { className: 'face' }, image);
 }
 
-// Ids are often paths; their ends tell them apart.
+// Ids are often paths, so their ends are shown.
 const short = (name) => name.slice(name.lastIndexOf('/') + 1) || name;
 
 function card(item, self) {

@@ -1,11 +1,11 @@
-// The view 'Classes': all of them, those that were added, and a new one from its name.
+// The Classes view: all classes, which of them were added, and a form for a new one.
 
 import { $, commands, complain, make, number, plural } from './dom.js';
 import * as api from './api.js';
 import * as selection from './selection.js';
 import { tint } from './colours.js';
 
-const MOST_SHOWN = 500;
+const MAX_SHOWN = 500;
 let info;
 let list = [];
 let last = '';
@@ -24,17 +24,17 @@ function draw() {
   const find = $('classes-find').value.trim().toLowerCase();
   const wanted = list.filter((item) => item.name.toLowerCase().includes(find));
   wanted.sort((a, b) => b.added - a.added);
-  const body = make('tbody', {}, ...wanted.slice(0, MOST_SHOWN).map(line));
+  const body = make('tbody', {}, ...wanted.slice(0, MAX_SHOWN).map(line));
   const added = list.filter((item) => item.added).length;
   const say = find ? `${number(wanted.length)} of ${plural(list.length, 'class', 'classes')}` : plural(list.length, 'class', 'classes');
   $('classes-list').replaceChildren(
     make('p', { className: 'soft small', role: 'status' }, added ? `${say}, ${number(added)} added` : say),
     make('div', { className: 'panel' }, make('table', {},
       make('thead', {}, make('tr', {}, make('th', { scope: 'col' }, 'Class'), make('th', { scope: 'col' }, 'Rows'), make('td', {}))), body)));
-  if (wanted.length > MOST_SHOWN) $('classes-list').append(make('p', { className: 'soft small' }, `${number(wanted.length - MOST_SHOWN)} more; find them by name.`));
+  if (wanted.length > MAX_SHOWN) $('classes-list').append(make('p', { className: 'soft small' }, `${number(wanted.length - MAX_SHOWN)} more; find them by name.`));
 }
 
-// Asks for the classes anew and returns their list.
+// Reloads the classes and returns them.
 export async function renew(command) {
   const answer = await api.classes();
   list = answer.classes;

@@ -1,4 +1,4 @@
-// One colour for each class, the same on cards, bars and the map.
+// A colour per class, the same on cards, bars and the map.
 
 let names = [];
 let numbers = new Map();
@@ -16,7 +16,7 @@ export function addName(name) {
   names = [...names, name];
 }
 
-// OKLCH to sRGB: hues that lie evenly apart also look evenly apart and equally bright.
+// OKLCH to sRGB: evenly spaced hues look evenly spaced and equally bright.
 function rgb(lightness, chroma, hue) {
   const a = chroma * Math.cos(hue);
   const b = chroma * Math.sin(hue);
@@ -33,7 +33,7 @@ function rgb(lightness, chroma, hue) {
   });
 }
 
-// Up to twelve classes share the circle evenly; more go round it by the golden angle, on three levels of light.
+// Up to twelve classes are spaced evenly around the circle; more follow the golden angle, at three lightness levels.
 export function classColour(number, dark) {
   if (number < 0) return dark ? 'rgb(120 126 134)' : 'rgb(150 156 164)';
   const few = names.length <= 12;
@@ -50,7 +50,7 @@ export function isDark() {
   return chosen ? chosen === 'dark' : matchMedia('(prefers-color-scheme: dark)').matches;
 }
 
-// Gives an element the colour of a class, as --class; again whenever the theme changes.
+// Sets --class of an element to the colour of a class, now and whenever the theme changes.
 export function tint(element, name) {
   element.dataset.tint = name;
   element.style.setProperty('--class', nameColour(name, isDark()));

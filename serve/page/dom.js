@@ -1,4 +1,4 @@
-// Elements, numbers and messages. Text from the server enters the page as text, never as markup.
+// Elements, numbers and messages. Text from the server is inserted as text, never as markup.
 
 export const $ = (id) => document.getElementById(id);
 
@@ -19,13 +19,13 @@ export const score = (x) => (x < 0 ? '−' : '') + Math.abs(x).toFixed(3);
 export const percent = (p) => `${p > 0.9995 && p < 1 ? '> 99.9' : (100 * p).toFixed(1)} %`;
 export const plural = (n, one, many = one + 's') => `${number(n)} ${n === 1 ? one : many}`;
 
-// For those who cannot see what changed.
+// For screen readers.
 export function announce(text) {
   $('live').textContent = '';
   requestAnimationFrame(() => { $('live').textContent = text; });
 }
 
-// A message at the edge of the page, with at most one thing to do about it.
+// A message at the edge of the page, with at most one action.
 export function toast(text, { kind = '', action = null, seconds = 8 } = {}) {
   const box = make('div', { className: `toast ${kind}` }, make('p', {}, text));
   const away = () => box.remove();
@@ -45,7 +45,7 @@ export const complain = (error) => {
 async function copy(text, code) {
   try {
     await navigator.clipboard.writeText(text);
-  } catch { // not a secure context: the old way
+  } catch { // no clipboard API outside a secure context
     const range = document.createRange();
     range.selectNodeContents(code);
     getSelection().removeAllRanges();
@@ -55,7 +55,7 @@ async function copy(text, code) {
   return true;
 }
 
-// The equivalent command lines of a view, each with a button that copies it.
+// The command lines equivalent to a view, each with a copy button.
 export function commands(place, lines) {
   const wanted = lines.filter(Boolean);
   place.replaceChildren();

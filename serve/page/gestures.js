@@ -8,7 +8,7 @@ const middle = ([a, b]) => ({ x: (a.x + b.x) / 2, y: (a.y + b.y) / 2 });
 // on: {tool() → 'move' | 'lasso', point(i, x, y), click(i, event), lasso(points, add)}
 export function listenToPointer(plot, on) {
   const { canvas } = plot;
-  const down = new Map(); // pointers that are pressed, by id
+  const down = new Map(); // pressed pointers, by id
   let moved = false;
   let drawing = false;
   const at = (event) => {
@@ -25,7 +25,7 @@ export function listenToPointer(plot, on) {
       moved = false;
       drawing = on.tool() === 'lasso' || event.shiftKey;
       plot.lasso = drawing ? [plot.toMap(p.x, p.y)] : [];
-    } else { // a second finger: pinch instead
+    } else { // a second finger starts a pinch
       drawing = false;
       plot.lasso = [];
       moved = true;

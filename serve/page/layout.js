@@ -1,6 +1,6 @@
-// Arithmetic of the map: both spaces in one frame, the points of a lasso, the nearest point.
+// Geometry of the map: both spaces in one frame, points in a lasso, nearest points.
 
-// Brings points to the square from −1 to 1 without changing their shape; outliers may lie outside.
+// Scales points into the square from −1 to 1, keeping proportions; outliers may lie outside.
 export function normalise(xs, ys) {
   const n = xs.length;
   const order = (values) => Float64Array.from(values).sort();
@@ -14,8 +14,8 @@ export function normalise(xs, ys) {
   return { xs: Float32Array.from(xs, (x) => (x - cx) / half), ys: Float32Array.from(ys, (y) => (y - cy) / half) };
 }
 
-// Turns (and mirrors, if that is closer) points towards others by the same rows, so that a move from one to the other
-// is no longer than it must be: the orthogonal Procrustes problem in two dimensions.
+// Rotates, and if that is closer mirrors, points to best match others of the same rows, so that the transition between
+// spaces is as short as possible: the orthogonal Procrustes problem in two dimensions.
 export function turnTowards(points, target) {
   let a = 0, b = 0, c = 0, d = 0;
   for (let i = 0; i < points.xs.length; i++) {
@@ -36,7 +36,7 @@ export function turnTowards(points, target) {
   };
 }
 
-// Where the name of each class stands: the medians of its points.
+// Positions of class names: the medians of their points.
 export function medians(points, classes, count) {
   const members = Array.from({ length: count }, () => []);
   classes.forEach((k, i) => { if (k >= 0) members[k].push(i); });
@@ -47,7 +47,7 @@ export function medians(points, classes, count) {
   });
 }
 
-// Is (x, y) inside the polygon? By the even-odd rule.
+// Whether (x, y) is inside the polygon, by the even-odd rule.
 export function inside(x, y, polygon) {
   let odd = false;
   for (let i = 0, j = polygon.length - 1; i < polygon.length; j = i++) {
@@ -72,7 +72,7 @@ export function nearest(points, x, y, n) {
   return best;
 }
 
-// The nearest point from point i in a direction: within 45 degrees of it, or −1.
+// The point nearest to point i within 45 degrees of a direction, or −1.
 export function step(points, i, dx, dy) {
   let best = -1;
   let least = Infinity;

@@ -1,4 +1,4 @@
-// The view 'Map': the gallery as points, raw or in the Koo-Fu space.
+// The Map view: the gallery as points, in the raw or the Koo-Fu space.
 
 import { $, announce, commands, make, number, percent, plural } from './dom.js';
 import * as api from './api.js';
@@ -8,12 +8,12 @@ import { medians, nearest, normalise, step, turnTowards } from './layout.js';
 import { listenToKeys, listenToPointer } from './gestures.js';
 import { Plot } from './plot.js';
 
-const MOST_POINTS = 5000;
-const MOST_LEGEND = 80;
-const MOST_SAMPLED = 250;
+const MAX_POINTS = 5000;
+const MAX_LEGEND = 80;
+const MAX_SAMPLED = 250;
 const NEIGHBOURS = 10;
-const NEAREST = 5; // on the map, in words
-const BATCH = 250; // rows in one request for answers
+const NEAREST = 5; // listed for a point
+const BATCH = 250; // rows per request for answers
 let info;
 let plot;
 let data = null;
@@ -30,8 +30,8 @@ function spread(answer) {
 
 async function load() {
   $('map-wait').textContent = 'Drawing the map …';
-  const koofu = await api.map('koofu', MOST_POINTS);
-  const raw = info.gallery.raw ? await api.map('raw', MOST_POINTS) : null;
+  const koofu = await api.map('koofu', MAX_POINTS);
+  const raw = info.gallery.raw ? await api.map('raw', MAX_POINTS) : null;
   koofu.classes.forEach(addName);
   const numbers = new Map(classNames().map((name, k) => [name, k]));
   data = {
@@ -64,10 +64,10 @@ async function answers() {
   $('map-wait').textContent = '';
 }
 
-// The story in one figure: how many of the nearest rows have the label of the row itself, in either space. From a sample.
+// The figure above the map: in each space, the share of the nearest rows that have the same label. From a sample.
 async function agreement() {
-  const step = Math.max(1, Math.floor(data.rows.length / MOST_SAMPLED));
-  const sample = data.rows.map((row, i) => [row, data.labels[i]]).filter(([, label], i) => label !== null && i % step === 0).slice(0, MOST_SAMPLED);
+  const step = Math.max(1, Math.floor(data.rows.length / MAX_SAMPLED));
+  const sample = data.rows.map((row, i) => [row, data.labels[i]]).filter(([, label], i) => label !== null && i % step === 0).slice(0, MAX_SAMPLED);
   if (!sample.length) return;
   const share = {};
   for (const space of Object.keys(data.spaces)) {
@@ -87,7 +87,7 @@ function story() {
   $('figure').title = `Among the ${NEIGHBOURS} nearest rows in all dimensions, from a sample of rows`;
 }
 
-// Colours, names and the legend by label or by answer.
+// Colours, names and legend, by label or by answer.
 async function paint() {
   if ($('paint').value === 'answer') {
     try {
@@ -106,7 +106,7 @@ async function paint() {
   legend();
 }
 
-// ---- what is told ----
+// ---- the point, the legend and the note ----
 
 function showTip(i, x, y) {
   plot.pointed = i;
@@ -165,7 +165,7 @@ function legend() {
   const find = $('legend-find').value.trim().toLowerCase();
   const all = [...counts].filter(([k]) => data.names[k].toLowerCase().includes(find)).sort((a, b) => b[1] - a[1] || a[0] - b[0]);
   $('legend-find').hidden = counts.size <= 12;
-  $('legend').replaceChildren(...all.slice(0, MOST_LEGEND).map(([k, count]) => {
+  $('legend').replaceChildren(...all.slice(0, MAX_LEGEND).map(([k, count]) => {
     const button = make('button', { type: 'button', className: 'quiet', 'aria-pressed': String(plot.only === k) },
       make('i', { className: 'dot', 'aria-hidden': 'true' }), make('span', { className: 'name' }, data.names[k]), make('span', { className: 'soft' }, number(count)));
     button.onclick = () => {
@@ -179,7 +179,7 @@ function legend() {
     tint(li, data.names[k]);
     return li;
   }));
-  if (all.length > MOST_LEGEND) $('legend').append(make('li', { className: 'soft small' }, `and ${plural(all.length - MOST_LEGEND, 'more class', 'more classes')}`));
+  if (all.length > MAX_LEGEND) $('legend').append(make('li', { className: 'soft small' }, `and ${plural(all.length - MAX_LEGEND, 'more class', 'more classes')}`));
 }
 
 function note() {
@@ -240,7 +240,7 @@ export function start(given) {
   listen();
 }
 
-// Answers are out of date once a class came or went.
+// Answers are outdated once a class is added or removed.
 export async function renew() {
   if (!data) return;
   data.answers = null;
@@ -253,7 +253,7 @@ export function retint() {
 
 export async function enter() {
   if (!info.can.map) {
-    $('map-wait').textContent = 'There is no gallery to draw a map of: start koofu serve with --gallery.';
+    $('map-wait').textContent = 'There is no gallery to draw: start koofu serve with --gallery.';
     return;
   }
   if (data) return;
@@ -267,7 +267,7 @@ export async function enter() {
     await loading;
     note();
     commands($('map-commands'), [data.command]);
-    agreement().catch(() => {}); // an extra: the map is complete without it
+    agreement().catch(() => {}); // optional: the map works without it
   } catch (error) {
     $('map-wait').textContent = error.message;
   } finally {

@@ -1,4 +1,4 @@
-// The page of koofu serve: what the server can do, the views and the way between them, theme, token and lost servers.
+// The page of koofu serve: what the server can do, switching views, theme, token, lost servers.
 
 import { $, announce, make, number, plural, toast } from './dom.js';
 import * as api from './api.js';
@@ -38,23 +38,23 @@ function repaint() {
   if (current) map.retint();
 }
 
-// ---- what the server says beside answers ----
+// ---- token, lost and busy servers ----
 
 function askToken(wrong) {
   const dialog = $('token-dialog');
-  $('token-words').textContent = wrong ? 'That token was not accepted. Please try again.' : 'It is in the file given as --token-file where koofu serve was started.';
+  $('token-words').textContent = wrong ? 'That token was not accepted. Please try again.' : 'It is in the file that koofu serve was started with (--token-file).';
   $('token').value = '';
   dialog.showModal();
   return new Promise((done) => {
     $('token-form').onsubmit = () => done($('token').value.trim());
     $('token-cancel').onclick = () => dialog.close();
-    dialog.onclose = () => done(null); // after a submit this comes second and changes nothing
+    dialog.onclose = () => done(null); // after a submit, the promise is already settled
   });
 }
 
 api.hooks.askToken = askToken;
 api.hooks.lost = () => {
-  $('lost').textContent = 'The server does not answer. The page goes on when it is back.';
+  $('lost').textContent = 'The server does not respond. The page continues when it is back.';
   $('lost').hidden = false;
 };
 api.hooks.found = () => {
@@ -83,7 +83,7 @@ function route() {
   views[name].enter(kind, rest.join('/'));
 }
 
-// A class came (name) or went (null): every view shows it at once.
+// A class was added (name) or removed (null): all views show it at once.
 async function classesChanged(name, command) {
   const list = await classes.renew(command);
   if (name) addName(name);

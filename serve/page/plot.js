@@ -1,11 +1,11 @@
-// The map on its canvas: a camera, points, names of classes and, from near, pictures.
+// The map on its canvas: a camera, points, class names and, when zoomed in, pictures.
 
 import { classColour, isDark } from './colours.js';
 import * as api from './api.js';
 import { inside, nearest } from './layout.js';
 
-const NEAR = 3.5; // times the whole map; from here on pictures or ids are shown
-const MOST_PICTURES = 500;
+const NEAR = 3.5; // zoom factor from which pictures or ids are shown
+const MAX_PICTURES = 500;
 const ease = (t) => (t < 0.5 ? 4 * t ** 3 : 1 - (2 - 2 * t) ** 3 / 2);
 
 export class Plot {
@@ -13,12 +13,12 @@ export class Plot {
     this.canvas = canvas;
     this.pen = canvas.getContext('2d');
     this.camera = { x: 0, y: 0, zoom: 1 };
-    this.pictures = new Map(); // row → a picture, or null while it is on its way
+    this.pictures = new Map(); // row → picture, or null while loading
     this.sprites = new Map();
     this.here = null; // {xs, ys}: where points are now
     this.focus = -1;
     this.pointed = -1;
-    this.only = -1; // class that is singled out
+    this.only = -1; // the only class shown; −1: all
     this.lasso = [];
     this.isSelected = () => false;
     new ResizeObserver(() => this.resize()).observe(canvas);
@@ -86,7 +86,7 @@ export class Plot {
     this.redraw();
   }
 
-  // Towards the focused point, or else where most of what is in view lies: never into emptiness.
+  // Towards the focused point, otherwise to where most visible points are, never into empty space.
   zoomIn(factor) {
     if (!this.here) return;
     const i = this.focus >= 0 ? this.focus : this.middle();
@@ -94,7 +94,7 @@ export class Plot {
     this.reveal(i);
   }
 
-  // The point nearest to the medians of the points in view.
+  // The point nearest to the medians of the visible points.
   middle() {
     const seen = this.inView();
     const median = (values) => seen.map((i) => values[i]).sort((p, q) => p - q)[seen.length >> 1];
@@ -107,14 +107,14 @@ export class Plot {
     this.redraw();
   }
 
-  // Moves the window no more than needed to have point i in it.
+  // Moves the window just enough to show point i.
   reveal(i) {
     const [x, y] = this.toScreen(this.here.xs[i], this.here.ys[i]);
     const edge = 40;
     this.pan(Math.min(0, this.width - edge - x) + Math.max(0, edge - x), Math.min(0, this.height - edge - y) + Math.max(0, edge - y));
   }
 
-  // ---- finding ----
+  // ---- finding points ----
 
   pick(x, y, reach = 14) {
     if (!this.here) return -1;
@@ -137,7 +137,7 @@ export class Plot {
     return this.within([[x0, y0], [x1, y0], [x1, y1], [x0, y1]]);
   }
 
-  // ---- moving from one space to the other ----
+  // ---- the transition between spaces ----
 
   moveTo(space) {
     if (space === this.space) return;
@@ -171,7 +171,7 @@ export class Plot {
     return Math.min(40 + 6 * Math.log2(this.camera.zoom), 72);
   }
 
-  // A dot of class k, drawn once and stamped often.
+  // A dot of class k, drawn once and copied.
   sprite(k, radius, dim) {
     const key = `${k} ${radius} ${dim}`;
     if (this.sprites.has(key)) return this.sprites.get(key);
@@ -232,12 +232,12 @@ export class Plot {
     return seen;
   }
 
-  // Pictures, or ids where there are none, as many as fit without hiding another; a grid of cells finds that quickly.
+  // Pictures, or ids without pictures, as many as fit without overlap; a grid of cells makes the test fast.
   drawNear(pen, seen) {
     const pictures = this.data.images;
     const side = this.side;
     const cell = pictures ? [side + 6, side + 6] : [110, 26];
-    const taken = new Map(); // cell → where its picture is
+    const taken = new Map(); // cell → position of its picture
     const hides = (x, y, column, line) => {
       for (let c = column - 1; c <= column + 1; c++) {
         for (let l = line - 1; l <= line + 1; l++) {
@@ -280,12 +280,12 @@ export class Plot {
 
   picture(row) {
     if (this.pictures.has(row)) return this.pictures.get(row);
-    if (this.pictures.size >= MOST_PICTURES) this.pictures.delete(this.pictures.keys().next().value);
+    if (this.pictures.size >= MAX_PICTURES) this.pictures.delete(this.pictures.keys().next().value);
     this.pictures.set(row, null);
     api.load(row, 96).then((image) => {
       this.pictures.set(row, image);
       this.redraw();
-    }).catch(() => {}); // no picture of this row: its dot stays
+    }).catch(() => {}); // no picture: the dot stays
     return null;
   }
 
@@ -301,7 +301,7 @@ export class Plot {
     pen.fillText(text, x, y);
   }
 
-  // Names of classes at the medians of their points; the largest first, none over another.
+  // Class names at the medians of their points; largest classes first, without overlap.
   drawNames(pen) {
     const places = this.data.spaces[this.space].medians.map((place, k) => ({ ...place, k })).filter((place) => place.size);
     places.sort((a, b) => (b.k === this.only) - (a.k === this.only) || b.size - a.size || a.k - b.k);

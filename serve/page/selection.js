@@ -1,9 +1,9 @@
-// The rows that are selected, wherever that was done, and the tray at the bottom: make a class of them, export them.
+// The selected rows of all views, and the tray at the bottom: make a class from them, or export them.
 
 import { $, announce, complain, download, make, plural, toast } from './dom.js';
 import * as api from './api.js';
 
-const MOST_SHOWN = 200;
+const MAX_SHOWN = 200;
 const rows = new Map(); // row number → {row, id, label}
 const watchers = [];
 let canAdd = false;
@@ -39,7 +39,7 @@ export function clear() {
   tell();
 }
 
-// whenChanged(name): a class was added or removed, so what is shown must be asked again.
+// whenChanged(name): a class was added or removed, so answers must be requested again.
 export function start(info, whenChanged) {
   canAdd = info.can.add_class;
   changed = whenChanged;
@@ -56,7 +56,7 @@ export async function remove(name) {
   }
 }
 
-// Makes a class and shows it at work; true if it was made.
+// Makes a class and highlights it; true on success.
 export async function makeClass(name, body, from) {
   try {
     const made = await api.addClass({ name, ...body });
@@ -112,13 +112,13 @@ function draw() {
   $('tray-list').hidden = !open;
   $('tray-list').replaceChildren();
   if (!open) return;
-  for (const item of [...rows.values()].slice(0, MOST_SHOWN)) {
+  for (const item of [...rows.values()].slice(0, MAX_SHOWN)) {
     $('tray-list').append(make('li', {},
       make('a', { href: `#ask/row/${item.row}` }, item.id || `row ${item.row}`),
       make('span', { className: 'soft' }, item.label ?? ''),
-      make('button', { type: 'button', className: 'quiet icon', 'aria-label': `Leave out row ${item.row}`, onclick: () => toggle(item) }, '×')));
+      make('button', { type: 'button', className: 'quiet icon', 'aria-label': `Deselect row ${item.row}`, onclick: () => toggle(item) }, '×')));
   }
-  if (rows.size > MOST_SHOWN) {
-    $('tray-list').append(make('li', { className: 'soft' }, `and ${plural(rows.size - MOST_SHOWN, 'more row')}; export them to see all`));
+  if (rows.size > MAX_SHOWN) {
+    $('tray-list').append(make('li', { className: 'soft' }, `and ${plural(rows.size - MAX_SHOWN, 'more row')}; export them to see all`));
   }
 }

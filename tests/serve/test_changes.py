@@ -392,9 +392,9 @@ def only_one_server_takes_a_fresh_journal(box):
         process.stdout.close()
         process.stderr.close()
     equal(ends, [0, 4, 4, 4], f"how they ended: {lines}")
-    equal(sum("another server has this journal" in line for line in lines), 3, f"{lines}")
+    equal(sum("another server is using this journal" in line for line in lines), 3, f"{lines}")
     with Server(box, *words) as server:
-        box.refuses(4, "serve", *words, "--port", "0", naming="another server has this journal")
+        box.refuses(4, "serve", *words, "--port", "0", naming="another server is using this journal")
         add(server, "new")
     with Server(box, *words) as server:
         equal(names(server)[4:], ["new"], "classes after a restart")
@@ -437,7 +437,7 @@ def a_journal_that_is_removed_or_replaced(box):
         wait(lambda: server.metric("koofu_reloads_total") == 1)
         equal(names(server)[4:], [], "of the new folder")
         add(server, "third")
-        box.refuses(4, "serve", *words, "--port", "0", naming="another server has this journal")
+        box.refuses(4, "serve", *words, "--port", "0", naming="another server is using this journal")
     with Server(box, *words) as server:
         equal(names(server)[4:], ["third"], "after a restart")
 
@@ -449,7 +449,7 @@ def a_journal_that_is_there_later(box):
     with Server(box, *words) as server:
         add(server, "first")
     with Server(box, *words, "--journal", "far/away") as server:
-        check("far/away: cannot be made" in server.lines[0], f"says so: {server.lines}")
+        check("far/away: cannot be created" in server.lines[0], f"says so: {server.lines}")
         server.refuses(507, "POST", "/v1/classes", {"name": "second", "rows": rows_of(2)}, naming="far/away")
         os.mkdir(box.path("far"))
         shutil.move(box.path("model.safetensors.journal"), box.path("far/away"))
@@ -502,7 +502,7 @@ def a_journal_that_is_replaced_before_it_is_locked(box):
     process.send_signal(signal.SIGCONT)
     line = process.stderr.readline()
     check(b"serving" in line, f"it begins: {line}")
-    box.refuses(4, "serve", *words, "--port", "0", "--check", naming="another server has this journal")
+    box.refuses(4, "serve", *words, "--port", "0", "--check", naming="another server is using this journal")
     process.terminate()
     equal(process.wait(), 0, "its end")
     process.stdout.close()
@@ -527,7 +527,7 @@ def changes_of_a_folder_that_cannot_be_synced_are_told(box):
         server.works("DELETE", "/v1/classes/first", status=204)
         equal(names(server)[4:], ["second"], "classes")
         server.refuses(507, "POST", "/v1/classes", {"name": "third", "rows": rows_of(2)}, naming="nothing was changed")
-        wait(lambda: any("000001.safetensors: was taken away, but its folder cannot be synced" in line for line in server.lines))
+        wait(lambda: any("000001.safetensors: was removed, but its folder cannot be synced" in line for line in server.lines))
     with Server(box, *words, env={**env, "FAULT_AT": "2"}) as server:
         add(server, "fourth")
         wait(lambda: any("000003.safetensors: was written, but its folder cannot be synced" in line for line in server.lines))

@@ -301,7 +301,7 @@ def requests_that_can_be_read_in_two_ways_are_refused(box):
             refused(server, data + NEXT, name)
         for data in (b"Content-Length: 19, 19\r\n", b"Content-Length: +19\r\n", b"Content-Length: 0x13\r\n", b"Content-Length: 19\r\r\n"):
             refused(server, POST + data + b"\r\n" + BODY + NEXT, data)
-        server.refuses(400, "GET", "/healthz%00", naming="the request can be read in more than one way: its address holds a NUL")
+        server.refuses(400, "GET", "/healthz%00", naming="the request is ambiguous: its address contains a NUL")
         for data in (POST + LENGTH + b"\r\n" + BODY, b"GET /healthz?a=b%20c&d HTTP/1.1\r\nHost:localhost\r\nX:\r\nY: \r\nZ:  a \t \xc3\xa9 \r\n\r\n",
                      b"\r\nGET /healthz HTTP/1.1\r\nHost: localhost\r\nCookie: a=b; c=d\r\n\r\n", POST + b"X: " + b"x" * 20000 + b"\r\n" + LENGTH + b"\r\n" + BODY):
             close = NEXT.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n")

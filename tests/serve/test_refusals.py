@@ -129,7 +129,7 @@ def tokens(box):
         box.write("long", "x" * n + "\n")
         done = box.run("serve", "model.safetensors", "--token-file", "long", "--port", "0", "--check")
         equal(done.status, status, f"a token of {n} characters: {done.err}")
-        check(status == 0 or "long: a token file has at most 4096 bytes" in done.err, done.err)
+        check(status == 0 or "long: a token file must have at most 4096 bytes" in done.err, done.err)
     box.refuses(4, "serve", "model.safetensors", "--token-file", "missing", "--port", "0", naming="missing")
 
 
@@ -192,7 +192,7 @@ def pictures_with_too_many_pixels(box):
     with Server(box, *words) as server:
         for body, kind in ((sized(8001, 8000), "image/png"), ({"images": [uri(sized(13300, 13300))] * 6}, JSON)):
             answer = server.refuses(422, "POST", "/v1/classify", body, kind, naming="more than the limit of 64000000")
-            check("--max-pixels of the server raises it" in answer.json["error"]["message"], f"{answer}")
+            check("the server's --max-pixels raises the limit" in answer.json["error"]["message"], f"{answer}")
         answer = server.refuses(422, "POST", "/v1/classify", sized(8000, 8000), "image/png")
         check("limit" not in answer.json["error"]["message"], f"{answer}")
         server.works("GET", "/v1/images/3?size=16")

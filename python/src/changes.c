@@ -1,7 +1,7 @@
-/* living.c - galleries that change, and filters: which of their rows take part in a search. */
+/* changes.c - changes of galleries, and filters: which rows take part in a search. */
 #include "koofu_py.h"
 
-/* --- changes --------------------------------------------------------------------------------------------- */
+/* --- changes ---------------------------------------------------------------------------------- */
 
 PyObject *change_tuple(const kf_gallery_change *c) {
   return Py_BuildValue("(KKKKKK)", (unsigned long long)c->rows, (unsigned long long)c->added,
@@ -9,7 +9,7 @@ PyObject *change_tuple(const kf_gallery_change *c) {
                        (unsigned long long)c->bytes, (unsigned long long)c->changes);
 }
 
-/* gallery_remove(path, ids) -> what was done */
+/* gallery_remove(path, ids) -> change_tuple */
 static PyObject *py_gallery_remove(PyObject *module, PyObject *const *args, Py_ssize_t n) {
   const char *path, **ids;
   size_t n_ids;
@@ -28,21 +28,18 @@ static PyObject *py_gallery_remove(PyObject *module, PyObject *const *args, Py_s
   return fine ? change_tuple(&change) : NULL;
 }
 
-/* gallery_compact(path) -> what was done */
+/* gallery_compact(path) -> change_tuple */
 static PyObject *py_gallery_compact(PyObject *module, PyObject *const *args, Py_ssize_t n) {
   const char *path;
   kf_gallery_change change = {0};
   call c;
-  if (!check_count("gallery_compact", n, 1) || !take_path(args[0], &path) ||
-      !call_begin(&c, module))
-    return NULL;
-  RUN(&c, kf_gallery_compact(c.ctx, path, &change));
-  return call_end(&c) ? change_tuple(&change) : NULL;
+  if (!check_count("gallery_compact", n, 1) || !take_path(args[0], &path)) return NULL;
+  return CALL(&c, module, kf_gallery_compact(c.ctx, path, &change)) ? change_tuple(&change) : NULL;
 }
 
-/* --- filters --------------------------------------------------------------------------------------------- */
+/* --- filters ---------------------------------------------------------------------------------- */
 
-/* A filter looks into its gallery, whose capsule is therefore kept. */
+/* A filter refers to its gallery, so its capsule keeps that of the gallery. */
 static void filter_destroy(PyObject *capsule) {
   kf_filter_free(PyCapsule_GetPointer(capsule, CAPSULE_FILTER));
   Py_XDECREF(PyCapsule_GetContext(capsule));
@@ -69,7 +66,7 @@ bool filter_take(PyObject *capsule, const kf_filter **out) {
   return true;
 }
 
-/* filter_new(gallery, classes | None, ids | None) -> (filter, rows that are left) */
+/* filter_new(gallery, classes | None, ids | None) -> (filter, number of rows) */
 static PyObject *py_filter_new(PyObject *module, PyObject *const *args, Py_ssize_t n) {
   const char **names = NULL, **ids = NULL;
   size_t n_names = 0, n_ids = 0;
@@ -95,5 +92,5 @@ static PyObject *py_filter_new(PyObject *module, PyObject *const *args, Py_ssize
   return capsule != NULL ? Py_BuildValue("(NK)", capsule, left) : NULL;
 }
 
-PyMethodDef living_methods[] = {
+PyMethodDef change_methods[] = {
     METHOD(gallery_remove), METHOD(gallery_compact), METHOD(filter_new), {0}};

@@ -1,5 +1,5 @@
-"""Galleries that live, ranges, filters and duplicates, against comparisons with every row; files and
-what they say of themselves."""
+"""Galleries that change, ranges, filters and duplicates, against comparisons with every row; files
+and their descriptions."""
 
 import json
 import os
@@ -21,7 +21,7 @@ QUERIES = RNG.normal(size=(23, 16)).astype("f4")
 
 
 def scores_of(rows, queries, metric):
-    """Of every query with every row, the higher the better, in f64."""
+    """Scores of every query with every row in f64; higher is better."""
     a, b = np.asarray(queries, "f8"), np.asarray(rows, "f8")
     if metric == "euclidean":
         return -np.sqrt(((a[:, None] - b[None]) ** 2).sum(-1))
@@ -38,7 +38,8 @@ def ranges_of(scores, limit, rows=None):
 
 
 def limits(metric, scores):
-    """One between two scores, so that rounding cannot matter; as the library takes it."""
+    """A limit between two scores, so that rounding does not matter; also in the sign of the
+    library."""
     steps = np.unique(scores)
     at = int(len(steps) * 0.9)
     limit = (steps[at] + steps[at - 1]) / 2
@@ -165,7 +166,7 @@ def test_life(tmp_path):
     rows = {i: (X[n], NAMES[n]) for n, i in enumerate(IDS[:60])}
 
     def same():
-        """Answers, labels and ids are those of a gallery of these rows."""
+        """Answers, labels and ids equal those of a new gallery of these rows."""
         fresh = koofu.Gallery.build(np.stack([r for r, _ in rows.values()]), [n for _, n in rows.values()],
                                     ids=list(rows), model=model, classes=gallery.class_names)
         assert gallery.ids == list(rows) == fresh.ids and len(gallery) == len(rows)
@@ -254,7 +255,7 @@ def test_several_as_one(tmp_path):
     assert [int(v) for v in gallery.file_of(41)] == [1, 1]
     assert [v.tolist() for v in gallery.file_of(np.array([-1, 120, 119]))] == [[-1, -1, 2], [-1, -1, 39]]
     assert len(koofu.Gallery.load(paths[0], also=str(paths[2]))) == 80
-    with pytest.raises(ValueError, match="^this gallery is 3 files; load the one that is to change by itself$"):
+    with pytest.raises(ValueError, match="^this gallery is 3 files; to change one, load it alone$"):
         gallery.remove(["row 1"])
     koofu.Gallery.build(X, metric="inner", path=tmp_path / "other.safetensors")
     with pytest.raises(koofu.KooFuValueError):
