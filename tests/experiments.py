@@ -589,9 +589,6 @@ def main():
         check("imagenet.sh", result.returncode == 0, f"{time.time() - start:.1f} s" if result.returncode == 0 else result.stderr[-1000:])
         if result.returncode == 0:
             out = mini.path("out")
-            if len(sys.argv) > 2:
-                with open(os.path.join(out, "tables.md"), encoding="utf-8") as file:
-                    print(file.read())
             check_complete(out)
             check_groups(mini, out)
             check_prototypes(mini, out)
