@@ -51,7 +51,7 @@ static void check_kinds_of_data(kf_metric metric) {
     if (!suits(&kinds[i], metric)) continue;
     for (size_t s = 0; s < N_SHAPES; s++) {
       if (s > 0 && (s + i) % 4 != 0) continue;
-      AUTO(problem) p = make_problem(&kinds[i], shapes[s].n, shapes[s].dim, 7, 1 + i);
+      AUTO(problem) p = make_problem(&kinds[i], shapes[s].n, shapes[s].dim, 4, 1 + i);
       AUTO(answer) a = solve(&p, metric);
       all_instruction_sets(&a, turn++);
     }
