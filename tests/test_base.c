@@ -227,7 +227,7 @@ TEST(whole_or_absent) {
   assert_int_equal(access(path, F_OK), -1); /* not before it is complete */
   assert_int_equal(kf_out_commit(&out, &err), KF_OK);
   size_t n;
-  char *bytes = test_read(path, &n);
+  AUTOFREE char *bytes = test_read(path, &n);
   assert_int_equal(n, 5);
   assert_memory_equal(bytes, "whole", 5);
   free(bytes);
@@ -244,7 +244,6 @@ TEST(whole_or_absent) {
   kf_out_abort(&out);
   bytes = test_read(path, &n);
   assert_memory_equal(bytes, "whole", 5);
-  free(bytes);
   assert_int_equal(test_entries(folder), 1);
   test_remove(folder);
 }
@@ -344,7 +343,7 @@ TEST(refused_writes) {
   const char *folder = test_folder(), *path = test_path(folder, "x.safetensors");
   assert_ok(ctx, kf_model_save(ctx, m, path));
   size_t before, after;
-  char *old = test_read(path, &before);
+  AUTOFREE char *old = test_read(path, &before);
   struct rlimit limit, small;
   assert_int_equal(getrlimit(RLIMIT_FSIZE, &limit), 0);
   small = limit;
@@ -355,12 +354,10 @@ TEST(refused_writes) {
   assert_error(ctx, KF_ERR_IO, path, kf_model_save(ctx, m, path));
   assert_error(ctx, KF_ERR_IO, path, kf_data_save(ctx, data, KF_F32, path));
   assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
-  char *now = test_read(path, &after);
+  AUTOFREE char *now = test_read(path, &after);
   assert_int_equal(before, after);
   assert_memory_equal(old, now, before);
   assert_int_equal(test_entries(folder), 1);
-  free(old);
-  free(now);
   test_remove(folder);
   assert_error(ctx, KF_ERR_IO, "no-such-folder",
                kf_model_save(ctx, m, "/no-such-folder/m.safetensors"));
@@ -388,9 +385,8 @@ TEST(links_and_permissions) {
   assert_int_equal(lstat(path, &info), 0);
   assert_int_equal(info.st_mode & 07777, 0600);
   size_t n;
-  char *bytes = test_read(path, &n);
+  AUTOFREE char *bytes = test_read(path, &n);
   assert_memory_equal(bytes, "new", 3);
-  free(bytes);
   assert_int_equal(test_entries(folder), 2);
   test_remove(folder);
 }

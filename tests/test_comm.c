@@ -162,10 +162,9 @@ static kf_status count_few(kf_ctx *ctx, void *argument, session_log *log) {
   TRY(kf_data_open_arrays(ctx, &all, 1, 3, &how, &data));
   TRY(kf_stats_new_from_data(ctx, data, NULL, &stats));
   if (n > 100) {
-    kf_lambda_choice *choice;
+    AUTO(kf_lambda_choice) *choice = NULL;
     TRY(kf_lambda_choice_new(ctx, stats, data, NULL, &choice));
     note(log, choice->points, choice->n_points * sizeof *choice->points);
-    kf_lambda_choice_free(choice);
     TRY(kf_lambda_ledoit_wolf(ctx, stats, data, &lambda));
     NOTE(log, lambda.value);
   }
@@ -443,7 +442,7 @@ static kf_status write_all(kf_ctx *ctx, void *argument, session_log *log) {
   char path[512], more[512], npy[512];
   inputs in;
   AUTO(kf_model) *model = NULL;
-  kf_gallery *g;
+  AUTO(kf_gallery) *g = NULL;
   TRY(open_inputs(ctx, &in));
   TRY(kf_fit(ctx, in.train, NULL, &model, NULL));
   snprintf(path, sizeof path, "%s/gallery.safetensors", folder);
@@ -455,7 +454,6 @@ static kf_status write_all(kf_ctx *ctx, void *argument, session_log *log) {
   TRY(note_file(path, log));
   TRY(kf_gallery_load(ctx, path, NULL, &g));
   TRY(search_all(ctx, g, in.test, log));
-  kf_gallery_free(g);
   TRY(kf_outputs_begin(ctx));
   TRY(kf_transform_data(ctx, model, in.train, NULL, KF_F16, more));
   TRY(kf_transform_data(ctx, model, in.test, NULL, KF_F32, npy));
@@ -544,9 +542,8 @@ TEST(ranks_see_the_same_gallery) {
 }
 
 static kf_status load_gallery(kf_ctx *ctx, void *argument, session_log *log) {
-  kf_gallery *g;
+  AUTO(kf_gallery) *g = NULL;
   TRY(kf_gallery_load(ctx, argument, NULL, &g));
-  kf_gallery_free(g);
   note(log, "loaded", 6);
   return KF_OK;
 }
@@ -556,12 +553,10 @@ TEST(damaged_galleries_are_refused) {
   char folder[256], path[512];
   snprintf(folder, sizeof folder, "%s", test_folder());
   snprintf(path, sizeof path, "%s/gallery.safetensors", folder);
-  kf_ctx *ctx = test_ctx(1, KF_ISA_AUTO);
-  kf_data *data;
+  AUTO(kf_ctx) *ctx = test_ctx(1, KF_ISA_AUTO);
+  AUTO(kf_data) *data = NULL;
   assert_ok(ctx, kf_synth_open(ctx, &(kf_synth_options){.classes = 3, .dim = 8}, &data));
   assert_ok(ctx, kf_gallery_save(ctx, data, NULL, NULL, path));
-  kf_data_free(data);
-  kf_ctx_free(ctx);
   session of[3] = {{0}};
   run_ranks(of, 3, load_gallery, path);
   for (int i = 0; i < 3; i++) {
@@ -665,18 +660,16 @@ typedef struct long_file {
 static kf_status write_long(kf_ctx *ctx, void *argument, session_log *log) {
   enum { N = 5000, LONG = 2048 };
   const long_file *to = argument;
-  float *rows = calloc((size_t)N * LONG, sizeof *rows);
+  AUTOFREE float *rows = calloc((size_t)N * LONG, sizeof *rows);
   for (uint64_t i = 0; i < (uint64_t)N * LONG; i++) rows[i] = (float)(i % 8191 + i / LONG);
   for (uint64_t i = 0; i < N; i += 97) rows[i * LONG + i % LONG] = NAN;
-  kf_data *data = NULL;
+  AUTO(kf_data) *data = NULL;
   kf_array all = {.rows = rows, .n = N};
   kf_array_options how = {.skip = KF_SKIP_BAD};
   kf_status status = kf_data_open_arrays(ctx, &all, 1, LONG, &how, &data);
   if (status == KF_OK)
     status = to->gallery ? kf_gallery_save(ctx, data, NULL, NULL, to->path)
                          : kf_data_save(ctx, data, KF_F32, to->path);
-  kf_data_free(data);
-  free(rows);
   TRY(status);
   TRY(note_file(to->path, log));
   return kf_agree(ctx, KF_OK, NULL);
@@ -739,7 +732,7 @@ static kf_status open_parts(kf_ctx *ctx, const rank_parts *p, const char *name, 
 static kf_status fit_parts(kf_ctx *ctx, void *argument, session_log *log) {
   AUTO(kf_data) *train = NULL, *test = NULL;
   AUTO(kf_model) *model = NULL;
-  kf_fit_report *report;
+  AUTO(kf_fit_report) *report = NULL;
   kf_eval_result e;
   kf_stats *stats;
   TRY(open_parts(ctx, argument, "train", &train));
@@ -749,7 +742,6 @@ static kf_status fit_parts(kf_ctx *ctx, void *argument, session_log *log) {
   TRY(kf_fit(ctx, train, &(kf_fit_options){.choose_dim = 1}, &model, &report));
   NOTE(log, report->n_near);
   NOTE(log, report->n_bad);
-  kf_fit_report_free(report);
   TRY(note_model(ctx, model, log));
   TRY(kf_eval(ctx, model, test, NULL, &e));
   NOTE(log, e);
@@ -805,10 +797,9 @@ TEST(ranks_may_have_their_own_files) {
   for (uint32_t n = 2; n < 5; n++) {
     rank_parts p = {.folder = folder, .n = n};
     session alone, of[MOST_RANKS] = {{0}};
-    kf_ctx *ctx = test_ctx(1, KF_ISA_AUTO);
+    AUTO(kf_ctx) *ctx = test_ctx(1, KF_ISA_AUTO);
     write_parts(ctx, &p, "train", 0);
     write_parts(ctx, &p, "test", 1);
-    kf_ctx_free(ctx);
     run_alone(&alone, fit_parts, &p);
     if (alone.status != KF_OK) fail_msg("alone: %s", alone.message);
     run_ranks(of, n, fit_parts, &p);
@@ -838,9 +829,8 @@ TEST(some_calls_need_all_rows) {
   snprintf(folder, sizeof folder, "%s", test_folder());
   rank_parts p = {.folder = folder, .n = 2};
   session of[2] = {{0}};
-  kf_ctx *ctx = test_ctx(1, KF_ISA_AUTO);
+  AUTO(kf_ctx) *ctx = test_ctx(1, KF_ISA_AUTO);
   write_parts(ctx, &p, "train", 0);
-  kf_ctx_free(ctx);
   run_ranks(of, 2, search_parts, &p);
   for (int i = 0; i < 2; i++) {
     assert_int_equal(of[i].status, KF_ERR_ARG);
@@ -894,13 +884,12 @@ TEST(checkpoints_are_taken_up) {
   snprintf(folder, sizeof folder, "%s", test_folder());
   snprintf(path, sizeof path, "%s/data.safetensors", folder);
   snprintf(parts, sizeof parts, "%s/parts", folder);
-  kf_ctx *ctx = test_ctx(1, KF_ISA_AUTO);
+  AUTO(kf_ctx) *ctx = test_ctx(1, KF_ISA_AUTO);
   kf_data *data;
   assert_ok(ctx, kf_synth_open(ctx, &(kf_synth_options){.classes = 5, .dim = 12, .per_class = 400},
                                &data));
   assert_ok(ctx, kf_data_save(ctx, data, KF_F32, path));
   kf_data_free(data);
-  kf_ctx_free(ctx);
   session alone;
   kept k = {.data = path};
   run_alone(&alone, count_kept, &k);
@@ -934,7 +923,7 @@ TEST(checkpoints_are_of_their_data) {
   snprintf(folder, sizeof folder, "%s", test_folder());
   snprintf(path, sizeof path, "%s/data.safetensors", folder);
   snprintf(parts, sizeof parts, "%s/parts", folder);
-  kf_ctx *ctx = test_ctx(1, KF_ISA_AUTO);
+  AUTO(kf_ctx) *ctx = test_ctx(1, KF_ISA_AUTO);
   for (uint64_t seed = 0; seed < 2; seed++) {
     kf_data *data;
     kf_synth_options o = {.classes = 5, .dim = 12, .per_class = 400, .seed = seed};
@@ -953,7 +942,6 @@ TEST(checkpoints_are_of_their_data) {
     assert_int_equal(list_files(parts, names), 2 * (seed + 1));
     free(alone.log.bytes);
   }
-  kf_ctx_free(ctx);
   test_remove(folder);
 }
 
@@ -1014,7 +1002,7 @@ static int see_progress(void *user, const char *what, uint64_t done, uint64_t to
 
 static kf_status walk_together(kf_ctx *ctx, walk *w) {
   static int32_t labels[4 * SHARE];
-  kf_data *data;
+  AUTO(kf_data) *data = NULL;
   kf_stats *stats;
   w->rank = ctx->options.comm->self;
   ctx->options.progress = see_progress;
@@ -1022,7 +1010,6 @@ static kf_status walk_together(kf_ctx *ctx, walk *w) {
   TRY(kf_data_open_rows(ctx, 4 * SHARE, WIDE, bring_in_turn, w,
                         &(kf_array_options){.labels = labels, .n_classes = 1}, &data));
   kf_status status = kf_stats_new_from_data(ctx, data, NULL, &stats);
-  kf_data_free(data);
   if (status == KF_OK) kf_stats_free(stats);
   return status;
 }
@@ -1086,12 +1073,10 @@ static kf_status count_bad(kf_ctx *ctx, void *argument, session_log *log) {
   }
   rows[2 * bad->row] = NAN;
   rows[2 * N - 1] = NAN; /* and the last one */
-  kf_data *data;
-  kf_stats *stats = NULL;
+  AUTO(kf_data) *data = NULL;
+  AUTO(kf_stats) *stats = NULL;
   TRY(kf_data_open_memory(ctx, rows, N, 2, labels, NULL, 0, &data));
   kf_status status = kf_stats_new_from_data(ctx, data, NULL, &stats);
-  kf_data_free(data);
-  kf_stats_free(stats);
   if (kf_agree(ctx, KF_OK, NULL) == KF_OK) return KF_ERR_INTERNAL; /* a failure stays */
   return status;
 }

@@ -87,7 +87,7 @@ TEST(reports) {
   assert_int_equal(seen.total, 10);
   assert_string_equal(told, "");
   assert_false(there("o.safetensors.parts"));
-  kf_data *data = must_open(at("o.safetensors"), NULL);
+  AUTO(kf_data) *data = must_open(at("o.safetensors"), NULL);
   assert_int_equal(kf_data_rows(data), 10);
   assert_int_equal(kf_data_dim(data), kf_encoder_dim(encoder));
   assert_int_equal(kf_data_classes(data), 1);
@@ -95,7 +95,6 @@ TEST(reports) {
   char id[512];
   assert_ok(ctx, kf_data_get_id(ctx, data, 7, id, sizeof id));
   assert_string_equal(id, kf_pictures_id(list, 7));
-  kf_data_free(data);
   begin();                               /* the report is not asked for, all options are defaults */
   assert_ok(ctx, kf_outputs_begin(ctx)); /* what is embedded is not put off */
   assert_error(ctx, KF_ERR_ARG, "one of several",
@@ -305,10 +304,9 @@ TEST(what_is_refused) {
                kf_embed(ctx, encoder, list, NULL, at("o.npy"), NULL));
   assert_error(ctx, KF_ERR_IO, "absent",
                kf_embed(ctx, encoder, list, NULL, at("absent/o.safetensors"), NULL));
-  kf_encoder *text;
+  AUTO(kf_encoder) *text = NULL;
   assert_ok(ctx, kf_encoder_load(ctx, MODELS "/clip-text", NULL, &text));
   assert_error(ctx, KF_ERR_ARG, "no image tower", kf_embed(ctx, text, list, NULL, out, NULL));
-  kf_encoder_free(text);
   assert_int_equal(test_entries(folder), 1);
 }
 
@@ -363,7 +361,7 @@ TEST(shards_are_checked) {
   /* Every byte counts. */
   const char *path = at("o.safetensors.parts/shard-00000000.safetensors");
   size_t size;
-  char *bytes = test_read(path, &size);
+  AUTOFREE char *bytes = test_read(path, &size);
   for (size_t i = 0; i < size; i++) {
     bytes[i] = (char)(bytes[i] ^ 4);
     write_bytes("o.safetensors.parts/shard-00000000.safetensors", bytes, size);
@@ -377,7 +375,6 @@ TEST(shards_are_checked) {
     assert_int_equal(kf_shards_find(&shards, 0, 77, &shard, &is, why, &err), KF_OK);
     assert_false(is);
   }
-  free(bytes);
   kf_string_clear(&said);
 
   /* Nobody else gets in meanwhile; another run does not at all, and the folder stays. */
@@ -431,9 +428,8 @@ TEST(links_are_not_followed) {
   kf_shards_remove(&shards);
   assert_false(there("o.parts"));
   size_t size;
-  char *bytes = test_read(at("mine"), &size);
+  AUTOFREE char *bytes = test_read(at("mine"), &size);
   assert_int_equal(size, 4);
-  free(bytes);
   assert_int_equal(mkdir(at("o.parts"), 0777), 0);
   assert_int_equal(symlink("../made", at("o.parts/lock")), 0);
   assert_int_equal(kf_shards_open(&shards, at("o"), &run, false, &err), KF_ERR_IO);

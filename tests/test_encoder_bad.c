@@ -416,12 +416,11 @@ TEST(checksum_of_changes) {
   kf_encoder *other = accepted();
   assert_true(kf_encoder_checksum(other) != kf_encoder_checksum(after));
   replace("preprocessor_config.json", "image_mean", "0.48145466", "0.48145467");
-  kf_encoder *shifted = accepted();
+  AUTO(kf_encoder) *shifted = accepted();
   assert_true(kf_encoder_checksum(other) != kf_encoder_checksum(shifted));
   kf_encoder_free(before);
   kf_encoder_free(after);
   kf_encoder_free(other);
-  kf_encoder_free(shifted);
   /* The same bytes in another type are other numbers. */
   copy_of("clip-f16");
   before = accepted();

@@ -163,8 +163,8 @@ TEST(scores) {
 
 TEST(file) {
   AUTO(problem) *p = make_problem(1, KF_ISA_AUTO, KF_CENTRE_MEAN);
-  kf_text *text = text_of(p, 2, K);
-  kf_model *fused, *again;
+  AUTO(kf_text) *text = text_of(p, 2, K);
+  AUTO(kf_model) *fused = NULL, *again = NULL;
   const char *folder = test_folder();
   const char *a = test_path(folder, "a.safetensors"), *b = test_path(folder, "b.safetensors");
   assert_ok(p->ctx, kf_model_new_fused(p->ctx, p->model, text, 0.25, &fused));
@@ -177,9 +177,6 @@ TEST(file) {
   assert_ok(p->ctx, kf_classify(p->ctx, fused, p->w.rows, N, NULL, classes[0], NULL));
   assert_ok(p->ctx, kf_classify(p->ctx, again, p->w.rows, N, NULL, classes[1], NULL));
   assert_memory_equal(classes[0], classes[1], sizeof classes[0]);
-  kf_model_free(again);
-  kf_model_free(fused);
-  kf_text_free(text);
   test_remove(folder);
 }
 
@@ -395,10 +392,10 @@ TEST(choice) {
       assert_int_equal(c->n, N);
       assert_int_equal(c->n_points, 5 * 16);
       if (isa == KF_ISA_PLAIN) {
-        kf_left_out *l;
-        kf_model *fused;
+        AUTO(kf_left_out) *l = NULL;
+        AUTO(kf_model) *fused = NULL;
         assert_ok(p->ctx, kf_model_new_fused(p->ctx, p->model, text, 0, &fused));
-        kf_fitter *fitter;
+        AUTO(kf_fitter) *fitter = NULL;
         assert_ok(p->ctx, kf_fitter_new(p->ctx, p->stats, NULL, KF_METHOD_PAPER, &fitter));
         kf_left_out_options by = {.centre = (kf_centre)centre, .text = fused->text};
         assert_ok(p->ctx, kf_left_out_new(fitter, p->data, &by, &l));
@@ -412,9 +409,6 @@ TEST(choice) {
         }
         assert_int_equal(c->points[c->chosen].top1, best);
         assert_true(c->text_top1 < best);
-        kf_model_free(fused);
-        kf_left_out_free(l);
-        kf_fitter_free(fitter);
         kf_fuse_choice_free(first);
         first = c;
       } else {

@@ -201,7 +201,7 @@ TEST(bad_rows_left_out) {
   assert_ok(ctx, kf_gallery_save(ctx, data, NULL, &options, path));
   options.append_to = path;
   assert_ok(ctx, kf_gallery_save(ctx, data, NULL, &options, path));
-  kf_gallery *g = load(path, 0);
+  AUTO(kf_gallery) *g = load(path, 0);
   assert_int_equal(kf_gallery_rows(g), 110);
   uint64_t row = 0;
   for (int twice = 0; twice < 2; twice++)
@@ -212,7 +212,6 @@ TEST(bad_rows_left_out) {
       assert_int_equal(kf_gallery_label(g, row), w.labels[i]);
       check_id(g, row++, i);
     }
-  kf_gallery_free(g);
   data->skip_bad = false;
   assert_error(ctx, KF_ERR_DATA, "row 0", kf_gallery_save(ctx, data, NULL, NULL, path));
   memset(w.rows, 0, w.n * 5 * sizeof *w.rows);

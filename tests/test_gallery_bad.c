@@ -136,11 +136,10 @@ static const char *with_labels(const char *meta, int32_t a, int32_t b) {
 
 TEST(bad_labels) {
   static const char named[] = COSINE ",\"classes\":\"[\\\"a\\\",\\\"b\\\"]\"";
-  kf_gallery *g;
+  AUTO(kf_gallery) *g = NULL;
   assert_ok(ctx,
             kf_gallery_load(ctx, with_labels(COSINE, -1, (int32_t)KF_MAX_CLASSES - 1), NULL, &g));
   assert_int_equal(kf_gallery_classes(g), KF_MAX_CLASSES);
-  kf_gallery_free(g);
   assert_unloadable(with_labels(COSINE, 0, (int32_t)KF_MAX_CLASSES), "label of row 1 is 4194304");
   assert_unloadable(with_labels(COSINE, -2, 0), "label of row 0 is -2");
   assert_unloadable(with_labels(named, 1, 2), "label of row 1 is 2, it must be -1 to 1");
@@ -168,12 +167,11 @@ static const char *with_ids(int64_t a, int64_t b, const char *bytes, size_t n) {
 }
 
 TEST(bad_ids) {
-  kf_gallery *g;
+  AUTO(kf_gallery) *g = NULL;
   assert_ok(ctx, kf_gallery_load(ctx, with_ids(1, 3, "abc", 3), NULL, &g));
   assert_string_equal(kf_gallery_id(g, 0), "a");
   assert_string_equal(kf_gallery_id(g, 1), "bc");
   assert_null(kf_gallery_id(g, 2));
-  kf_gallery_free(g);
   assert_unloadable(with_ids(0, 3, "abc", 3), "id of row 0 goes from byte 0 to 0");
   assert_unloadable(with_ids(3, 3, "abc", 3), "id of row 1 goes from byte 3 to 3");
   assert_unloadable(with_ids(2, 1, "abc", 3), "id of row 1 goes from byte 2 to 1");
@@ -303,9 +301,8 @@ TEST(cut_and_flipped) {
     bytes[place] ^= (char)(1 << i % 8);
   }
   write_bytes("damaged.safetensors", bytes, size);
-  kf_gallery *g;
+  AUTO(kf_gallery) *g = NULL;
   assert_ok(ctx, kf_gallery_load(ctx, path, NULL, &g));
-  kf_gallery_free(g);
   kf_info *info;
   bytes[size - 1] ^= 1;
   write_bytes("damaged.safetensors", bytes, size);
@@ -319,11 +316,10 @@ TEST(cut_and_flipped) {
 TEST(append_to_damaged) {
   const char *path = write_gallery("damaged.safetensors");
   size_t size;
-  char *bytes = test_read(path, &size);
+  AUTOFREE char *bytes = test_read(path, &size);
   bytes[size / 2] ^= 4;
   write_bytes("damaged.safetensors", bytes, size);
   write_bytes("twin.bin", bytes, size);
-  free(bytes);
   AUTO(kf_data) *data = NULL;
   float row[16] = {1};
   assert_ok(ctx, kf_data_open_memory(ctx, row, 1, 16, NULL, NULL, 0, &data));

@@ -54,7 +54,7 @@ static void add(life *l, uint64_t n, int replace, const uint64_t *which) {
   for (uint64_t i = 0; i < n; i++) rows[i] = which != NULL ? which[i] : l->next++;
   const char *ids;
   kf_gallery_change done;
-  kf_data *data = rows_of(l, rows, n, &ids);
+  AUTO(kf_data) *data = rows_of(l, rows, n, &ids);
   kf_gallery_options options = {.ids = ids,
                                 .metric = l->metric,
                                 .dtype = l->n == 0 ? l->dtype : KF_F32,
@@ -63,7 +63,6 @@ static void add(life *l, uint64_t n, int replace, const uint64_t *which) {
                                 .replace = replace,
                                 .change = &done};
   assert_ok(ctx, kf_gallery_save(ctx, data, l->n == 0 ? l->model : NULL, &options, l->path));
-  kf_data_free(data);
   for (uint64_t i = 0; replace && i < n; i++) {
     uint64_t kept = 0;
     for (uint64_t j = 0; j < l->n; j++)
@@ -214,11 +213,12 @@ static void live_through(uint64_t seed, kf_metric metric, kf_dtype dtype, bool m
             .path = lasting("live.safetensors"),
             .metric = metric,
             .dtype = dtype};
-  kf_model *m = mapped ? fit_world(&l.w, metric == KF_METRIC_EUCLIDEAN, KF_CENTRE_MEAN) : NULL;
+  AUTO(kf_model) *m =
+      mapped ? fit_world(&l.w, metric == KF_METRIC_EUCLIDEAN, KF_CENTRE_MEAN) : NULL;
   l.model = m;
   add(&l, 30 + test_random(&seed) % 40, 0, NULL);
   size_t size;
-  char *first = test_read(l.path, &size);
+  AUTOFREE char *first = test_read(l.path, &size);
   for (int step = 0; step < 8; step++) {
     uint64_t what = test_random(&seed) % 4, again[3];
     if (what < 2) add(&l, 1 + test_random(&seed) % 30, 0, NULL);
@@ -232,10 +232,8 @@ static void live_through(uint64_t seed, kf_metric metric, kf_dtype dtype, bool m
     assert_same_answers(&l, path);
     assert_same_data(&l, path);
   }
-  char *now = test_read(l.path, &size);
+  AUTOFREE char *now = test_read(l.path, &size);
   assert_memory_equal(first, now, size); /* never written again */
-  free(first);
-  free(now);
   /* One file again: the one that its rows would have given. */
   assert_true(is_there(at("live.safetensors.changes")));
   assert_ok(ctx, kf_gallery_compact(ctx, l.path, NULL));
@@ -243,7 +241,6 @@ static void live_through(uint64_t seed, kf_metric metric, kf_dtype dtype, bool m
   assert_same_tensors(l.path, fresh(&l));
   assert_same_answers(&l, at("fresh.safetensors"));
   assert_ok(ctx, kf_gallery_compact(ctx, l.path, NULL)); /* nothing to do */
-  kf_model_free(m);
   free(l.rows);
   free_world(&l.w);
 }
@@ -418,12 +415,11 @@ TEST(refused) {
                                    &removal));
   assert_int_equal(removal.removed, 2);
   assert_int_equal(removal.missing, 1);
-  kf_gallery *g = load(l.path, 0);
+  AUTO(kf_gallery) *g = load(l.path, 0);
   assert_int_equal(kf_gallery_rows(g), 3);
   assert_string_equal(kf_gallery_id(g, 0), "id-1");
-  kf_gallery_free(g);
   /* Without ids. */
-  kf_data *data = data_of(l.w.rows, 10, DIM, NULL, 0);
+  AUTO(kf_data) *data = data_of(l.w.rows, 10, DIM, NULL, 0);
   const char *bare = at("bare.safetensors");
   assert_ok(ctx, kf_gallery_save(ctx, data, NULL, NULL, bare));
   assert_error(ctx, KF_ERR_DATA, "has no ids",
@@ -438,7 +434,6 @@ TEST(refused) {
   assert_error(
       ctx, KF_ERR_DATA, "is a gallery with changes",
       kf_data_open(ctx, &path, 1, &(kf_data_options){.labels = &labels, .n_labels = 1}, &other));
-  kf_data_free(data);
   free(l.rows);
   free_world(&l.w);
 }
@@ -449,7 +444,7 @@ TEST(repeated) {
   add(&l, 20, 0, NULL);
   uint64_t rows[] = {30, 31};
   const char *ids;
-  kf_data *data = rows_of(&l, rows, 2, &ids);
+  AUTO(kf_data) *data = rows_of(&l, rows, 2, &ids);
   int again = 0;
   kf_gallery_options options = {.ids = ids, .append_to = l.path, .repeated = &again};
   for (int round = 0; round < 2; round++) {
@@ -466,10 +461,8 @@ TEST(repeated) {
   assert_int_equal(again, 0);
   assert_ok(ctx, kf_gallery_save(ctx, data, NULL, &options, l.path));
   assert_int_equal(again, 1);
-  kf_gallery *g = load(l.path, 0);
+  AUTO(kf_gallery) *g = load(l.path, 0);
   assert_int_equal(kf_gallery_rows(g), 22);
-  kf_gallery_free(g);
-  kf_data_free(data);
   free(l.rows);
   free_world(&l.w);
 }

@@ -266,7 +266,7 @@ TEST(floors) {
 TEST(refused) {
   AUTO(problem) *p = make_problem(ctx, 5, KF_METRIC_COSINE, KF_F32);
   kf_filter *f;
-  kf_ranges *r;
+  AUTO(kf_ranges) *r = NULL;
   static const char *const nobody[] = {"nobody"};
   kf_filter_options none = {.ids = &(kf_id_list){.ids = nobody, .n = 1}};
   assert_error(ctx, KF_ERR_DATA, "no row of the gallery is left",
@@ -278,7 +278,6 @@ TEST(refused) {
                kf_gallery_within_itself(ctx, p->gallery, ROWS, 1, 0, NULL, &r, NULL));
   assert_ok(ctx, kf_gallery_within(ctx, p->gallery, NULL, 0, 0, NULL, &r, NULL));
   assert_int_equal(r->queries, 0);
-  kf_ranges_free(r);
   kf_gallery *bare = plain_gallery(p->rows, 20, COLUMNS, NULL, KF_METRIC_COSINE);
   assert_error(ctx, KF_ERR_DATA, "no ids", kf_filter_new(ctx, bare, &none, &f));
   kf_filter_options classes = {.classes = write_text("c.txt", "1\n")};

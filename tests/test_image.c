@@ -216,14 +216,13 @@ TEST(damaged_files_end_well) {
     for (size_t n = 0; n < size; n++) {
       char kept = bytes[n];
       bytes[n] = (char)(bytes[n] ^ (1 << n % 8));
-      void *copy = exact_copy(bytes, size);
+      AUTOFREE void *copy = exact_copy(bytes, size);
       kf_image image;
       if (kf_image_decode(copy, size, 1 << 20, small[f], &image, &err) != KF_OK) {
         assert_int_equal(err.status, KF_ERR_DATA);
         assert_null(image.rgb);
       }
       kf_image_clear(&image);
-      free(copy);
       bytes[n] = kept;
     }
   }

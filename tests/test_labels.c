@@ -329,11 +329,10 @@ TEST(bad_tables) {
   kf_data *data;
   assert_failed(open_one(at("r3.npy"), &options, &data), KF_ERR_DATA, "t.csv",
                 "line 2 holds a NUL");
-  char *field = malloc(70002);
+  AUTOFREE char *field = malloc(70002);
   memset(field, 'x', 70001);
   field[70001] = '\0';
   assert_no_table("t.csv", field, NULL, "line 1 has a field of more than 65536 bytes");
-  free(field);
 }
 
 /* Many records, fetched from the middle: the index, and quoted line ends across it. */

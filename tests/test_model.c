@@ -164,7 +164,7 @@ TEST(eigen_hard) {
 /* Wide enough for products that are shared out in parts. */
 TEST(eigen_wide) {
   enum { n = 1030 };
-  double *a = malloc((size_t)n * n * sizeof *a), *copy = malloc((size_t)n * n * sizeof *a);
+  AUTOFREE double *a = malloc((size_t)n * n * sizeof *a), *copy = malloc((size_t)n * n * sizeof *a);
   double *v[2], values[2][n], largest = 0, turned[n];
   for (size_t i = 0; i < n; i++)
     for (size_t j = 0; j <= i; j++) a[i * n + j] = a[j * n + i] = pick(i * n + j, 3);
@@ -191,8 +191,6 @@ TEST(eigen_wide) {
     }
   }
   assert_true(largest < 4e-15 * n);
-  free(a);
-  free(copy);
   free(v[0]);
   free(v[1]);
 }
@@ -426,7 +424,7 @@ TEST(files) {
   assert_true(kf_model_lambda(back) == kf_model_lambda(m));
   kf_model_free(back);
   size_t size;
-  char *bytes = test_read(path, &size);
+  AUTOFREE char *bytes = test_read(path, &size);
   for (size_t at = 0; at < size; at++) { /* every single byte is guarded */
     bytes[at] ^= 1;
     FILE *file = fopen(again, "wb");
@@ -440,7 +438,6 @@ TEST(files) {
                kf_model_load(ctx, again, &back));
   assert_error(ctx, KF_ERR_DATA, "is a koofu model, not a koofu statistics file",
                kf_stats_load(ctx, path, (kf_stats **)&back));
-  free(bytes);
   test_remove(folder);
   kf_model_free(m);
 }
@@ -477,7 +474,7 @@ TEST(confidence) {
   assert_true(info->temperature == m->temperature && info->reject == -0.25);
   assert_true(info->reject_share == 0.95);
   kf_info_free(info);
-  kf_data *rows;
+  AUTO(kf_data) *rows = NULL;
   assert_ok(ctx, kf_data_open_memory(ctx, w.rows, 3, 12, NULL, NULL, 0, &rows));
   assert_ok(ctx, kf_model_new_with_class(ctx, back, "one more", rows, &larger));
   assert_true(larger->temperature == m->temperature && larger->reject == -0.25 &&
@@ -488,7 +485,6 @@ TEST(confidence) {
   assert_ok(ctx, kf_model_save(ctx, m, path));
   assert_error(ctx, KF_ERR_DATA, "metadata 'reject_share' is '1.5'",
                kf_model_load(ctx, path, &back));
-  kf_data_free(rows);
   test_remove(folder);
   kf_model_free(m);
 }

@@ -307,11 +307,10 @@ REPLACED int unlink(const char *path) {
 
 TEST(briefly_named) {
   size_t n;
-  char *bytes = test_read(KOOFU_SOURCE_DIR "/fuzz/corpus/npz/deflated", &n);
+  AUTOFREE char *bytes = test_read(KOOFU_SOURCE_DIR "/fuzz/corpus/npz/deflated", &n);
   const char *path = write_bytes("deflated.npz", bytes, n);
   kf_data *data;
   sigset_t before, after;
-  free(bytes);
   if (open_one(path, NULL, &data) != KF_OK) test_skip("zlib");
   kf_data_free(data);
   pthread_sigmask(SIG_SETMASK, NULL, &before);

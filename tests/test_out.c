@@ -160,10 +160,9 @@ TEST(errors_stay) {
   assert_ok(ctx, kf_output_write(ctx, output, "f", 1));
   assert_ok(ctx, kf_output_commit(ctx, output));
   size_t n;
-  char *bytes = test_read(at("x"), &n);
+  AUTOFREE char *bytes = test_read(at("x"), &n);
   assert_int_equal(n, 6);
   assert_memory_equal(bytes, "a\0\0\0ef", 6);
-  free(bytes);
 
   assert_ok(ctx, kf_output_open(ctx, at("x"), &output));
   assert_error(ctx, KF_ERR_ARG, "long", kf_output_write_at(ctx, output, INT64_MAX, "e", 1));
@@ -344,18 +343,16 @@ TEST(the_same_batch) {
   }
   assert_int_equal(rows_of(path), 71);
   size_t before, after;
-  char *old = test_read(path, &before);
+  AUTOFREE char *old = test_read(path, &before);
   for (int i = 70; i > 70 - KF_MAX_BATCHES; i--) {
     logged[0] = '\0';
     assert_ok(ctx, add_row(ctx, path, (float)i, &options));
     assert_int_equal(repeated, 1);
     assert_non_null(strstr(logged, "already"));
   }
-  char *same = test_read(path, &after);
+  AUTOFREE char *same = test_read(path, &after);
   assert_int_equal(before, after);
   assert_memory_equal(old, same, before);
-  free(old);
-  free(same);
   assert_ok(ctx, add_row(ctx, path, 70, &again));
   assert_int_equal(repeated, 0);
   assert_int_equal(rows_of(path), 72);
@@ -392,7 +389,7 @@ TEST(many_at_once) {
     failed += code != 0;
   }
   assert_int_equal(failed, 0);
-  kf_gallery *g;
+  AUTO(kf_gallery) *g = NULL;
   assert_ok(ctx, kf_gallery_load(ctx, path, NULL, &g));
   assert_int_equal(kf_gallery_rows(g), 1 + PROCESSES * ROWS);
   for (int i = 0; i <= PROCESSES * ROWS; i++) {
@@ -402,7 +399,6 @@ TEST(many_at_once) {
     assert_ok(ctx, kf_gallery_search(ctx, g, row, 1, 2, NULL, found, distance, NULL));
     assert_true(distance[0] == 0 && distance[1] == 1);
   }
-  kf_gallery_free(g);
   assert_int_equal(test_entries(folder), 2);
 }
 

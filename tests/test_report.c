@@ -369,14 +369,13 @@ TEST(escaped) {
   p.content.train = "<i>.npy";
   size_t size;
   assert_ok(ctx, kf_page_save(ctx, &p.content, at("page.html")));
-  char *text = test_read(at("page.html"), &size);
+  AUTOFREE char *text = test_read(at("page.html"), &size);
   text[size] = '\0';
   assert_well_formed(text, size);
   for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++)
     if (strstr(text, wanted[i]) == NULL) fail_msg("'%s' is not in the page", wanted[i]);
   assert_null(strstr(text, "<script"));
   assert_null(strstr(text, "<img"));
-  free(text);
   page_free(&p);
 }
 
@@ -406,9 +405,8 @@ TEST(many_classes) {
     page p;
     size_t size;
     page_make(&p, ctx, cases[i].classes, 16, 8, NULL);
-    char *text = save(&p.content, &size);
+    AUTOFREE char *text = save(&p.content, &size);
     if (i == 1) assert_grid(text);
-    free(text);
     if (size > cases[i].most) fail_msg("%u classes take %zu bytes", cases[i].classes, size);
     page_free(&p);
   }

@@ -408,7 +408,8 @@ TEST(bad_rows) {
 
 TEST(bad_arguments_of_a_search) {
   AUTO(kf_ctx) *ctx = test_ctx(2, KF_ISA_AUTO);
-  problem p = make_problem(kind_named("gaussian"), 1537, 5, 4, 23), few = p;
+  AUTO(problem) p = make_problem(kind_named("gaussian"), 1537, 5, 4, 23);
+  problem few = p;
   few.shape.n = 10;
   int64_t rows[4 * 10], out[4] = {0, -1, 9, -1};
   double scores[4 * 10];
@@ -438,7 +439,6 @@ TEST(bad_arguments_of_a_search) {
   assert_ok(ctx, kf_search(ctx, index, p.queries, 0, 9, &options, rows, scores, &report));
   assert_true(report.queries == 0 && report.candidates == 0);
   kf_index_free(index);
-  free_problem(&p);
 }
 
 TEST(bad_queries) {
@@ -516,8 +516,8 @@ TEST(source_that_breaks_later) {
             .base = {.rows = 1000, .dim = 33, .fetch = fetch_breakable, .where = where_breakable},
             .rows = p.rows};
         AUTO(answer) a = solve(&p, metrics[m]);
-        kf_index *in_place = index_of(ctx, &p, metrics[m], true, &data.base);
-        kf_index *copied = index_of(ctx, &p, metrics[m], false, &data.base);
+        AUTO(kf_index) *in_place = index_of(ctx, &p, metrics[m], true, &data.base);
+        AUTO(kf_index) *copied = index_of(ctx, &p, metrics[m], false, &data.base);
         assert_true(kf_index_bytes(in_place) + 1000 * 33 * sizeof(float) <= kf_index_bytes(copied));
         int64_t rows[20 * 5];
         double scores[20 * 5];
@@ -533,8 +533,6 @@ TEST(source_that_breaks_later) {
           assert_ok(ctx, search_all(ctx, copied, &p, 5, 0, NULL, rows, scores, NULL));
           assert_int_equal(count_wrong(&a, 5, NULL, rows, scores, text), 0);
         }
-        kf_index_free(in_place);
-        kf_index_free(copied);
         data.broken = true;
         kf_index *index = NULL;
         assert_error(ctx, KF_ERR_IO, "the disk is gone",

@@ -42,7 +42,7 @@ AUTO_STRUCT(problem, clear_problem)
 
 /* The alpha of a fused cell, chosen alone. */
 static double alpha_alone(problem *p, const kf_sweep_cell *cell, const kf_sweep_options *o) {
-  kf_fuse_choice *choice;
+  AUTO(kf_fuse_choice) *choice = NULL;
   kf_fuse_options options = {.method = o->method,
                              .centre = KF_CENTRE_MEAN,
                              .lambda = {cell->lambda, KF_LAMBDA_ABSOLUTE},
@@ -50,7 +50,6 @@ static double alpha_alone(problem *p, const kf_sweep_cell *cell, const kf_sweep_
                              .n_alphas = o->n_alphas};
   assert_ok(p->ctx, kf_fuse_choice_new(p->ctx, p->stats, p->train, o->text, &options, &choice));
   double alpha = choice->alpha;
-  kf_fuse_choice_free(choice);
   assert_true(cell->alpha == alpha);
   return alpha;
 }
@@ -182,14 +181,13 @@ static kf_text *make_text(problem *p) {
   static float rows[K * D];
   int32_t labels[K];
   const char *names[K];
-  kf_model *m = fit(p->ctx, p->stats, 1, D);
+  AUTO(kf_model) *m = fit(p->ctx, p->stats, 1, D);
   for (int k = 0; k < K; k++) {
     labels[k] = k;
     names[k] = k == 3 ? "other" : p->names[k];
     for (int i = 0; i < D; i++)
       rows[k * D + i] = kf_model_class_means(m)[k * D + i] + (i == 5 ? 0.3F : 0.0F);
   }
-  kf_model_free(m);
   AUTO(kf_data) *data = NULL;
   kf_text *text;
   assert_ok(p->ctx, kf_data_open_memory(p->ctx, rows, K, D, labels, names, K, &data));
@@ -452,14 +450,14 @@ TEST(steps_and_remarks) {
 /* A truth counts instead of the labels, whatever answers. */
 TEST(truths) {
   AUTO(problem) p = make_problem(0, 2);
-  kf_text *prompts = make_text(&p);
+  AUTO(kf_text) *prompts = make_text(&p);
   const char *folder = test_folder(), *path = test_path(folder, "truth.txt");
   FILE *file = fopen(path, "w");
   assert_non_null(file);
   for (size_t i = 0; i < (size_t)kf_data_rows(p.test); i++) /* every third one is another class */
     fprintf(file, "%s\n", p.names[(p.w.labels[N / 2 + i] + (i % 3 == 0)) % K]);
   assert_int_equal(fclose(file), 0);
-  kf_truth *truth;
+  AUTO(kf_truth) *truth = NULL;
   assert_ok(p.ctx, kf_truth_load(p.ctx, path, NULL, &truth));
   kf_sweep_options o = {.method = KF_METHOD_PAPER,
                         .dims = dims,
@@ -470,16 +468,12 @@ TEST(truths) {
                         .fuse = 1,
                         .truth = truth};
   check(&p, &o, 1 + 2 + 3 + 3 * 2 + 1 + 3 + 3);
-  kf_sweep *with, *without;
+  AUTO(kf_sweep) *with = NULL, *without = NULL;
   assert_ok(p.ctx, kf_sweep_new(p.ctx, p.stats, p.train, p.test, &o, &with));
   o.truth = NULL;
   assert_ok(p.ctx, kf_sweep_new(p.ctx, p.stats, p.train, p.test, &o, &without));
   for (size_t i = 0; i < with->n_cells; i++)
     assert_true(with->cells[i].top1 != without->cells[i].top1);
-  kf_sweep_free(with);
-  kf_sweep_free(without);
-  kf_truth_free(truth);
-  kf_text_free(prompts);
   test_remove(folder);
 }
 
@@ -505,11 +499,11 @@ TEST(folds) {
   unsigned char *fold;
   assert_ok(p.ctx, kf_sample_rows(p.ctx, p.train, UINT64_MAX, &all, &labelled));
   assert_ok(p.ctx, kf_fold_rows(&all, K, 4, &fold, &p.ctx->err));
-  uint64_t *sum = calloc(3 * s->n_cells, sizeof *sum);
+  AUTOFREE uint64_t *sum = calloc(3 * s->n_cells, sizeof *sum);
   for (uint32_t f = 0; f < 4; f++) {
     kf_row_list in, out;
     problem q = p;
-    kf_sweep *one;
+    AUTO(kf_sweep) *one = NULL;
     assert_ok(p.ctx, kf_rows_of_fold(&all, fold, f, false, &in, &p.ctx->err));
     assert_ok(p.ctx, kf_rows_of_fold(&all, fold, f, true, &out, &p.ctx->err));
     assert_ok(p.ctx, kf_data_new_pick(p.train, in.row, in.n, &q.test, &p.ctx->err));
@@ -523,7 +517,6 @@ TEST(folds) {
       sum[3 * i + 1] += one->cells[i].top1;
       sum[3 * i + 2] += one->cells[i].top5;
     }
-    kf_sweep_free(one);
     kf_stats_free(q.stats);
     kf_data_free(q.test);
     kf_data_free(q.train);
@@ -536,7 +529,6 @@ TEST(folds) {
     assert_int_equal(s->cells[i].top1, sum[3 * i + 1]);
     assert_int_equal(s->cells[i].top5, sum[3 * i + 2]);
   }
-  free(sum);
   kf_free(fold);
   kf_row_list_clear(&all);
 }

@@ -232,13 +232,12 @@ TEST(eval_by_truth) {
 
   static const char *const some[] = {"1", "4", "5"};
   const unsigned char mask[CLASSES] = {[1] = 1, [4] = 1, [5] = 1};
-  kf_class_set *set;
+  AUTO(kf_class_set) *set = NULL;
   assert_ok(ctx, kf_class_set_new(ctx, some, 3, &set));
   check_eval(m, data, &w, t, set, mask);
   kf_eval_result r;
   assert_ok(ctx, kf_eval(ctx, m, data, &(kf_eval_options){.truth = t, .set = set}, &r));
   assert_int_equal(r.absent_classes, 2); /* 0 and 3; the others have company */
-  kf_class_set_free(set);
   kf_truth_free(t);
 
   t = must_load(write_text("short.txt", "1\n2\n"), NULL, NULL);

@@ -48,13 +48,12 @@ TEST(two_statistics) {
   assert_ok(ctx,
             kf_fit_stats(ctx, s, &(kf_fit_options){.method = KF_METHOD_PAPER, .between = t}, &m));
   assert_int_equal(kf_model_classes(m), 9); /* prototypes are those of S_b's classes */
-  kf_model *other;
+  AUTO(kf_model) *other = NULL;
   assert_ok(ctx, kf_fit_stats(ctx, t, paper(), &other));
   for (uint32_t k = 0; k < 9; k++) assert_int_equal(kf_model_count(m, k), kf_stats_count(t, k));
   assert_memory_equal(kf_model_class_means(m), kf_model_class_means(other), 9 * 24 * sizeof(float));
   assert_memory_equal(kf_model_mean(m), kf_model_mean(other), 24 * sizeof(double));
   assert_int_equal(m->rows, 900); /* those that S_w was made of */
-  kf_model_free(other);
   double s_w[24 * 24], s_b[24 * 24];
   assert_ok(ctx, kf_stats_scatter(ctx, s, s_w, NULL, NULL));
   assert_ok(ctx, kf_stats_scatter(ctx, t, NULL, s_b, NULL));
@@ -194,10 +193,10 @@ TEST(raw_norm_model) {
       z += m->map.transform[l * 20 + j] * (double)w.rows[7 * 20 + j];
     assert_true(fabs((double)out[7 * 20 + l] - z) < 1e-5 * fmax(1, fabs(z)));
   }
-  float *as_is = malloc(w.n * 20 * sizeof *as_is); /* lengths count in a raw model: they stay */
+  AUTOFREE float *as_is =
+      malloc(w.n * 20 * sizeof *as_is); /* lengths count in a raw model: they stay */
   assert_ok(ctx, kf_transform(ctx, m, w.rows, w.n, NULL, as_is));
   assert_memory_equal(as_is, out, w.n * 20 * sizeof *out);
-  free(as_is);
   int32_t by_default[600], euclidean[600];
   assert_ok(ctx, kf_classify(ctx, m, w.rows, w.n, NULL, by_default, NULL));
   assert_ok(ctx,
@@ -282,21 +281,18 @@ TEST(another_class) {
   assert_memory_equal(kf_model_class_means(more) + 5 * 20, kf_model_class_means(whole) + 5 * 20,
                       20 * sizeof(float));
   /* Bad rows that are skipped leave no trace. */
-  float *spoilt = calloc((kept + 2) * 20, sizeof *spoilt);
+  AUTOFREE float *spoilt = calloc((kept + 2) * 20, sizeof *spoilt);
   memcpy(spoilt + 20, left,
          kept * 20 * sizeof *left); /* a row of zeros before, one of NaN behind */
   for (int j = 0; j < 20; j++) spoilt[(kept + 1) * 20 + (uint64_t)j] = NAN;
-  kf_data *lenient;
-  kf_model *same;
+  AUTO(kf_data) *lenient = NULL;
+  AUTO(kf_model) *same = NULL;
   assert_ok(ctx, kf_data_open_memory(ctx, spoilt, kept + 2, 20, NULL, NULL, 0, &lenient));
   assert_error(ctx, KF_ERR_DATA, "row 0", kf_model_new_with_class(ctx, m, "new", lenient, &same));
   lenient->skip_bad = true;
   assert_ok(ctx, kf_model_new_with_class(ctx, m, "new", lenient, &same));
   assert_int_equal(kf_model_count(same, 5), kept);
   assert_memory_equal(kf_model_prototypes(same), kf_model_prototypes(more), 6 * 10 * sizeof(float));
-  kf_model_free(same);
-  kf_data_free(lenient);
-  free(spoilt);
   kf_model *none;
   assert_error(ctx, KF_ERR_ARG, "'new' is already",
                kf_model_new_with_class(ctx, more, "new", samples, &none));
