@@ -119,18 +119,35 @@ static const kf_lambda lambdas[] = {
 static const uint32_t dims[] = {14, 9, 4, 9, 1}, ks[] = {1, 5, 11};
 static const kf_metric metrics[] = {KF_METRIC_COSINE, KF_METRIC_EUCLIDEAN};
 
+/* Something of everything; tests take copies and change them. */
+static const kf_sweep_options all_options = {.method = KF_METHOD_PAPER,
+                                             .lambdas = lambdas,
+                                             .n_lambdas = 2,
+                                             .dims = dims,
+                                             .n_dims = 5,
+                                             .k = ks,
+                                             .n_k = 3,
+                                             .metrics = metrics,
+                                             .n_metrics = 2};
+
+/* test NULL: folds, or rows left out. */
+static kf_sweep *sweep(problem *p, const kf_data *test, const kf_sweep_options *o) {
+  kf_sweep *s;
+  assert_ok(p->ctx, kf_sweep_new(p->ctx, p->stats, p->train, test, o, &s));
+  return s;
+}
+
+static void refused(problem *p, const char *text, kf_sweep_options o) {
+  kf_sweep *s;
+  o.method = KF_METHOD_PAPER;
+  assert_error(p->ctx, KF_ERR_ARG, text, kf_sweep_new(p->ctx, p->stats, p->train, p->test, &o, &s));
+}
+
 TEST(everything) {
   for (int raw = 0; raw < 2; raw++) {
     AUTO(problem) p = make_problem(raw, 2);
-    kf_sweep_options o = {.method = KF_METHOD_PAPER,
-                          .lambdas = lambdas,
-                          .n_lambdas = 3,
-                          .dims = dims,
-                          .n_dims = 5,
-                          .k = ks,
-                          .n_k = 3,
-                          .metrics = metrics,
-                          .n_metrics = 2};
+    kf_sweep_options o = all_options;
+    o.n_lambdas = 3;
     check(&p, &o, 2 * (4 + 3 * 4 * 5));
   }
 }
@@ -204,20 +221,11 @@ TEST(text) {
     assert_ok(p.ctx, kf_class_set_new(p.ctx, p.names, 5, &one));
     assert_ok(p.ctx, kf_class_set_new(p.ctx, p.names + 4, 6, &two));
     const kf_class_set *sets[] = {one, two};
-    kf_sweep_options o = {.method = KF_METHOD_PAPER,
-                          .lambdas = lambdas,
-                          .n_lambdas = 2,
-                          .dims = dims,
-                          .n_dims = 5,
-                          .k = ks,
-                          .n_k = 1,
-                          .metrics = metrics,
-                          .n_metrics = 2,
-                          .sets = sets,
-                          .n_sets = 2,
-                          .text = prompts,
-                          .text_centres = all,
-                          .n_text_centres = 3};
+    kf_sweep_options o = all_options;
+    o.n_k = 1;
+    o.sets = sets, o.n_sets = 2;
+    o.text = prompts;
+    o.text_centres = all, o.n_text_centres = 3;
     check(&p, &o, 4 * (2 + 2 * 2 * 5 + 1 + 3 * 2 * 5));
     o.n_sets = 0;
     o.n_k = 0;
@@ -225,17 +233,14 @@ TEST(text) {
     o.text_centres = NULL;
     check(&p, &o, 2 * (2 * 5 + 2 * 5));
     o.include_prototypes = KF_OFF; /* text alone, which has no rows of one class */
-    kf_sweep *s;
-    assert_ok(p.ctx, kf_sweep_new(p.ctx, p.stats, p.train, p.test, &o, &s));
-    assert_int_equal(s->n_cells, 2 * 2 * 5);
-    assert_int_equal(s->cells[0].text, KF_CENTRE_MODALITY);
-    assert_int_equal(s->counts.n_absent, N / 2 / K);
-    assert_int_equal(s->counts.n, N / 2 - N / 2 / K);
-    kf_sweep_free(s);
+    AUTO(kf_sweep) *tested = sweep(&p, p.test, &o);
+    assert_int_equal(tested->n_cells, 2 * 2 * 5);
+    assert_int_equal(tested->cells[0].text, KF_CENTRE_MODALITY);
+    assert_int_equal(tested->counts.n_absent, N / 2 / K);
+    assert_int_equal(tested->counts.n, N / 2 - N / 2 / K);
     o.include_prototypes = KF_ON;
-    assert_ok(p.ctx, kf_sweep_new(p.ctx, p.stats, p.train, NULL, &o, &s)); /* folds */
-    assert_int_equal(s->cells[s->n_cells - 1].n, N / 2 - N / 2 / K);
-    kf_sweep_free(s);
+    AUTO(kf_sweep) *folds = sweep(&p, NULL, &o), *s = NULL;
+    assert_int_equal(folds->cells[folds->n_cells - 1].n, N / 2 - N / 2 / K);
     o.dims = NULL;
     o.leave_one_out = 1;
     assert_error(p.ctx, KF_ERR_ARG, "leave-one-out",
@@ -270,24 +275,19 @@ TEST(fused) {
   check(&p, &o, 3 * 15);
   o.text_centres = NULL;
   o.n_sets = 0;
-  kf_sweep *s, *again;
-  assert_ok(p.ctx, kf_sweep_new(p.ctx, p.stats, p.train, p.test, &o, &s));
+  AUTO(kf_sweep) *tested = sweep(&p, p.test, &o), *again = NULL, *s = NULL;
   assert_ok(p.ctx, kf_sweep_new(p.ctx, p.stats, NULL, p.test, &o, &again)); /* without rows */
-  for (size_t i = 0; i < s->n_cells; i++)
-    assert_true(s->cells[i].top1 == again->cells[i].top1 && s->cells[i].n == again->cells[i].n);
-  kf_sweep_free(s);
-  kf_sweep_free(again);
+  for (size_t i = 0; i < tested->n_cells; i++)
+    assert_true(tested->cells[i].top1 == again->cells[i].top1 &&
+                tested->cells[i].n == again->cells[i].n);
   o.alphas = few, o.n_alphas = 3;
   assert_error(p.ctx, KF_ERR_ARG, "needs the training rows",
                kf_sweep_new(p.ctx, p.stats, NULL, p.test, &o, &s));
   o.n_alphas = 0;
-  assert_error(p.ctx, KF_ERR_ARG, "alphas is empty",
-               kf_sweep_new(p.ctx, p.stats, p.train, p.test, &o, &s));
+  refused(&p, "alphas is empty", o);
   o.between = p.stats;
-  assert_error(p.ctx, KF_ERR_ARG, "S_b", kf_sweep_new(p.ctx, p.stats, p.train, p.test, &o, &s));
-  o = (kf_sweep_options){.method = KF_METHOD_PAPER, .fuse = 1};
-  assert_error(p.ctx, KF_ERR_ARG, "need text",
-               kf_sweep_new(p.ctx, p.stats, p.train, p.test, &o, &s));
+  refused(&p, "S_b", o);
+  refused(&p, "need text", (kf_sweep_options){.fuse = 1});
 }
 
 /* Fused cells come last, by set, lambda and dimension. */
@@ -299,20 +299,13 @@ TEST(order_of_fused) {
   assert_ok(p.ctx, kf_class_set_new(p.ctx, p.names + 2, 4, &few));
   assert_ok(p.ctx, kf_class_set_new(p.ctx, p.names + 1, 10, &most));
   const kf_class_set *sets[] = {few, most};
-  kf_sweep_options o = {.method = KF_METHOD_PAPER,
-                        .lambdas = lambdas,
-                        .n_lambdas = 3,
-                        .dims = dims,
-                        .n_dims = 2,
-                        .sets = sets,
-                        .n_sets = 2,
-                        .text = prompts,
-                        .fuse = 1,
-                        .alphas = &alpha,
-                        .n_alphas = 1};
+  kf_sweep_options o = all_options;
+  o.n_lambdas = 3, o.n_dims = 2, o.n_k = 0, o.n_metrics = 1;
+  o.sets = sets, o.n_sets = 2;
+  o.text = prompts, o.fuse = 1;
+  o.alphas = &alpha, o.n_alphas = 1;
   check(&p, &o, 2 * (1 + 3 * 2) + 2 * (1 + 3 * 2) + 2 * 3 * 2);
-  AUTO(kf_sweep) *s = NULL;
-  assert_ok(p.ctx, kf_sweep_new(p.ctx, p.stats, p.train, p.test, &o, &s));
+  AUTO(kf_sweep) *s = sweep(&p, p.test, &o);
   const kf_sweep_cell *c = s->cells + s->n_cells - 2 * 3 * 2;
   assert_false(c[-1].fused);
   for (uint32_t i = 0; i < 2 * 3 * 2; i++) {
@@ -334,22 +327,13 @@ TEST(order) {
   assert_ok(p.ctx, kf_class_set_new(p.ctx, p.names + 4, 4, &few));
   assert_ok(p.ctx, kf_class_set_new(p.ctx, p.names + 1, 10, &most));
   const kf_class_set *sets[] = {few, most};
-  kf_sweep_options o = {.method = KF_METHOD_PAPER,
-                        .lambdas = lambdas,
-                        .n_lambdas = 2,
-                        .dims = dims + 1, /* 9, 4, 9 */
-                        .n_dims = 3,
-                        .k = ks,
-                        .n_k = 2,
-                        .metrics = metrics,
-                        .n_metrics = 2,
-                        .sets = sets,
-                        .n_sets = 2,
-                        .text = prompts,
-                        .text_centres = centres,
-                        .n_text_centres = 2};
-  AUTO(kf_sweep) *s = NULL;
-  assert_ok(p.ctx, kf_sweep_new(p.ctx, p.stats, p.train, p.test, &o, &s));
+  kf_sweep_options o = all_options;
+  o.dims = dims + 1, o.n_dims = 3; /* 9, 4, 9 */
+  o.n_k = 2;
+  o.sets = sets, o.n_sets = 2;
+  o.text = prompts;
+  o.text_centres = centres, o.n_text_centres = 2;
+  AUTO(kf_sweep) *s = sweep(&p, p.test, &o);
   const kf_sweep_cell *c = s->cells;
   for (uint32_t set = 0; set < 2; set++)
     for (size_t m = 0; m < 2; m++) {
@@ -416,15 +400,8 @@ TEST(steps_and_remarks) {
   AUTO(problem) p = make_problem(0, 2);
   AUTO(kf_text) *prompts = make_text(&p);
   counter c;
-  kf_sweep_options o = {.method = KF_METHOD_PAPER,
-                        .lambdas = lambdas,
-                        .n_lambdas = 2,
-                        .dims = dims,
-                        .n_dims = 3,
-                        .k = ks,
-                        .n_k = 3,
-                        .metrics = metrics,
-                        .n_metrics = 2};
+  kf_sweep_options o = all_options;
+  o.n_dims = 3;
   count_sweep(&p, p.test, &o, &c,
               2 * (2 + 2 * (1 + 3))); /* one pass serves all dimensions, or all k */
   assert_string_equal(c.said, "");
@@ -438,12 +415,8 @@ TEST(steps_and_remarks) {
   o.folds = 3;
   o.n_k = 0;
   count_sweep(&p, NULL, &o, &c, 3 * (2 * (1 + 2) + 2 * (1 + 2 * 3) + 2 * 3 + 1));
-  o = (kf_sweep_options){.method = KF_METHOD_PAPER,
-                         .leave_one_out = 1,
-                         .lambdas = lambdas,
-                         .n_lambdas = 3,
-                         .metrics = metrics,
-                         .n_metrics = 2};
+  o = all_options;
+  o.leave_one_out = 1, o.n_lambdas = 3, o.dims = NULL, o.n_dims = 0, o.k = NULL, o.n_k = 0;
   count_sweep(&p, NULL, &o, &c, 2);
 }
 
@@ -468,10 +441,9 @@ TEST(truths) {
                         .fuse = 1,
                         .truth = truth};
   check(&p, &o, 1 + 2 + 3 + 3 * 2 + 1 + 3 + 3);
-  AUTO(kf_sweep) *with = NULL, *without = NULL;
-  assert_ok(p.ctx, kf_sweep_new(p.ctx, p.stats, p.train, p.test, &o, &with));
+  AUTO(kf_sweep) *with = sweep(&p, p.test, &o);
   o.truth = NULL;
-  assert_ok(p.ctx, kf_sweep_new(p.ctx, p.stats, p.train, p.test, &o, &without));
+  AUTO(kf_sweep) *without = sweep(&p, p.test, &o);
   for (size_t i = 0; i < with->n_cells; i++)
     assert_true(with->cells[i].top1 != without->cells[i].top1);
   test_remove(folder);
@@ -481,18 +453,9 @@ TEST(truths) {
 TEST(folds) {
   AUTO(problem) p = make_problem(0, 2);
   AUTO(kf_text) *prompts = make_text(&p);
-  kf_sweep_options o = {.method = KF_METHOD_PAPER,
-                        .lambdas = lambdas,
-                        .n_lambdas = 2,
-                        .dims = dims,
-                        .n_dims = 5,
-                        .k = ks,
-                        .n_k = 3,
-                        .folds = 4,
-                        .text = prompts,
-                        .fuse = 1};
-  AUTO(kf_sweep) *s = NULL;
-  assert_ok(p.ctx, kf_sweep_new(p.ctx, p.stats, p.train, NULL, &o, &s));
+  kf_sweep_options o = all_options;
+  o.n_metrics = 1, o.folds = 4, o.text = prompts, o.fuse = 1;
+  AUTO(kf_sweep) *s = sweep(&p, NULL, &o);
   assert_int_equal(s->folds, 4);
   kf_row_list all;
   uint64_t labelled;
@@ -536,12 +499,11 @@ TEST(folds) {
 /* An absolute lambda is taken in proportion to the scatter without a fold. */
 TEST(absolute_over_folds) {
   AUTO(problem) p = make_problem(0, 1);
-  AUTO(kf_sweep) *absolute = NULL, *relative = NULL;
   kf_lambda lambda = {2, KF_LAMBDA_ABSOLUTE};
   kf_sweep_options o = {.method = KF_METHOD_PAPER, .lambdas = &lambda, .n_lambdas = 1};
-  assert_ok(p.ctx, kf_sweep_new(p.ctx, p.stats, p.train, NULL, &o, &absolute));
+  AUTO(kf_sweep) *absolute = sweep(&p, NULL, &o);
   lambda = (kf_lambda){2 / absolute->mean_eigenvalue, KF_LAMBDA_RELATIVE};
-  assert_ok(p.ctx, kf_sweep_new(p.ctx, p.stats, p.train, NULL, &o, &relative));
+  AUTO(kf_sweep) *relative = sweep(&p, NULL, &o);
   for (size_t i = 0; i < absolute->n_cells; i++) {
     const kf_sweep_cell *a = &absolute->cells[i], *b = &relative->cells[i];
     assert_int_equal(a->top1, b->top1);
@@ -557,38 +519,22 @@ static int stop_soon(void *user, const char *what, uint64_t done, uint64_t total
   return ++*calls > 3;
 }
 
-TEST(refused) {
+TEST(refusals) {
   AUTO(problem) p = make_problem(0, 1);
   AUTO(kf_sweep) *s = NULL;
   const uint32_t wide[] = {15}, falling[] = {5, 1}, none[] = {0};
+  refused(&p, "15 dimensions", (kf_sweep_options){.dims = wide, .n_dims = 1});
+  refused(&p, "must rise", (kf_sweep_options){.k = falling, .n_k = 2});
+  refused(&p, "at least 1", (kf_sweep_options){.k = none, .n_k = 1});
+  refused(&p, "list of metrics is empty", (kf_sweep_options){.metrics = metrics});
+  refused(&p, "leave-one-out cannot be used with test data",
+          (kf_sweep_options){.leave_one_out = 1});
+  refused(&p, "reserved space", (kf_sweep_options){.reserved = {1}});
   assert_error(
-      p.ctx, KF_ERR_ARG, "15 dimensions",
-      kf_sweep_new(p.ctx, p.stats, p.train, p.test,
-                   &(kf_sweep_options){.method = KF_METHOD_PAPER, .dims = wide, .n_dims = 1}, &s));
-  assert_error(p.ctx, KF_ERR_ARG, "must rise",
-               kf_sweep_new(p.ctx, p.stats, p.train, p.test,
-                            &(kf_sweep_options){.method = KF_METHOD_PAPER, .k = falling, .n_k = 2},
-                            &s));
-  assert_error(p.ctx, KF_ERR_ARG, "at least 1",
-               kf_sweep_new(p.ctx, p.stats, p.train, p.test,
-                            &(kf_sweep_options){.method = KF_METHOD_PAPER, .k = none, .n_k = 1},
-                            &s));
-  assert_error(p.ctx, KF_ERR_ARG, "training rows",
-               kf_sweep_new(p.ctx, p.stats, NULL, p.test,
-                            &(kf_sweep_options){.method = KF_METHOD_PAPER, .k = ks, .n_k = 1}, &s));
+      p.ctx, KF_ERR_ARG, "training rows",
+      kf_sweep_new(p.ctx, p.stats, NULL, p.test, &(kf_sweep_options){.k = ks, .n_k = 1}, &s));
   assert_error(p.ctx, KF_ERR_ARG, "training rows",
                kf_sweep_new(p.ctx, p.stats, NULL, NULL, NULL, &s));
-  assert_error(p.ctx, KF_ERR_ARG, "list of metrics is empty",
-               kf_sweep_new(p.ctx, p.stats, p.train, p.test,
-                            &(kf_sweep_options){.method = KF_METHOD_PAPER, .metrics = metrics},
-                            &s));
-  assert_error(p.ctx, KF_ERR_ARG, "leave-one-out cannot be used with test data",
-               kf_sweep_new(p.ctx, p.stats, p.train, p.test,
-                            &(kf_sweep_options){.method = KF_METHOD_PAPER, .leave_one_out = 1},
-                            &s));
-  kf_sweep_options newer = {.method = KF_METHOD_PAPER, .reserved = {1}};
-  assert_error(p.ctx, KF_ERR_ARG, "reserved space",
-               kf_sweep_new(p.ctx, p.stats, p.train, p.test, &newer, &s));
   int calls = 0;
   AUTO(kf_ctx) *ctx = NULL;
   assert_int_equal(
