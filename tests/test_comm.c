@@ -7,13 +7,19 @@
 #include <stdatomic.h>
 #include <time.h>
 
-#define TRY(call)                                                                                  \
-  do {                                                                                             \
-    kf_status try_status = (call);                                                                 \
-    if (try_status != KF_OK) return try_status;                                                    \
-  } while (0)
+#define TRY KF_TRY
 
 enum { CLASSES = 9, DIM = 24, PER_CLASS = 23, ROWS = CLASSES * PER_CLASS };
+
+static char folder[256]; /* of each test */
+
+static const char *in_folder(const char *name) {
+  static _Thread_local char paths[4][600];
+  static _Thread_local unsigned next;
+  char *path = paths[next++ % 4];
+  snprintf(path, sizeof paths[0], "%s/%s", folder, name);
+  return path;
+}
 
 /* Rows of a session, which every rank opens for itself. */
 typedef struct inputs {
@@ -111,13 +117,9 @@ static kf_status count_brought(kf_ctx *ctx, void *argument, session_log *log) {
 
 TEST(rows_are_read_once) {
   static counted_rows counted = {PTHREAD_MUTEX_INITIALIZER, 0};
-  session of[4] = {{0}};
-  run_ranks(of, 4, count_brought, &counted);
-  for (int i = 0; i < 4; i++) {
-    assert_int_equal(of[i].status, KF_OK);
-    free(of[i].log.bytes);
-  }
-  assert_int_equal(counted.brought, 1000);
+  AUTO(session_log) alone = found_alone(count_brought, &counted);
+  assert_found(4, count_brought, &counted, &alone);
+  assert_int_equal(counted.brought, 2 * 1000);
 }
 
 /* Blocks of queries: every rank has all rows, and each is read on one rank. */
@@ -438,16 +440,14 @@ static kf_status search_all(kf_ctx *ctx, const kf_gallery *g, const kf_data *tes
 
 /* Every rank writes what it is asked to; only rank 0 does. */
 static kf_status write_all(kf_ctx *ctx, void *argument, session_log *log) {
-  const char *folder = argument;
-  char path[512], more[512], npy[512];
+  (void)argument;
+  const char *path = in_folder("gallery.safetensors"), *more = in_folder("more.safetensors");
+  const char *npy = in_folder("rows.npy");
   inputs in;
   AUTO(kf_model) *model = NULL;
   AUTO(kf_gallery) *g = NULL;
   TRY(open_inputs(ctx, &in));
   TRY(kf_fit(ctx, in.train, NULL, &model, NULL));
-  snprintf(path, sizeof path, "%s/gallery.safetensors", folder);
-  snprintf(more, sizeof more, "%s/more.safetensors", folder);
-  snprintf(npy, sizeof npy, "%s/rows.npy", folder);
   TRY(kf_gallery_save(ctx, in.train, model, NULL, path));
   TRY(note_file(path, log));
   TRY(kf_gallery_save(ctx, in.test, NULL, &(kf_gallery_options){.append_to = path}, path));
@@ -464,15 +464,7 @@ static kf_status write_all(kf_ctx *ctx, void *argument, session_log *log) {
   return KF_OK;
 }
 
-/* A session that writes into a folder of its own, which is its argument. */
-static void assert_same_in_folder(kf_status (*run)(kf_ctx *, void *, session_log *)) {
-  char folder[256];
-  snprintf(folder, sizeof folder, "%s", test_folder());
-  assert_same_on_ranks(run, folder);
-  test_remove(folder);
-}
-
-TEST(files_are_the_same) { assert_same_in_folder(write_all); }
+TEST(files_are_the_same) { assert_same_on_ranks(write_all, NULL); }
 
 static void spoil(const char *path) {
   FILE *file = fopen(path, "r+b");
@@ -486,15 +478,10 @@ static void spoil(const char *path) {
 
 static const char *const seen_at_first[] = {"first.safetensors", "second.safetensors"};
 
-static const char *in_folder(const char *folder, const char *name) {
-  static _Thread_local char path[600];
-  snprintf(path, sizeof path, "%s/%s", folder, name);
-  return path;
-}
-
 static kf_status load_each(kf_ctx *ctx, void *argument, session_log *log) {
+  (void)argument;
   AUTO(kf_gallery) *g = NULL;
-  const char *own = in_folder(argument, seen_at_first[kf_ctx_rank(ctx)]);
+  const char *own = in_folder(seen_at_first[kf_ctx_rank(ctx)]);
   TRY(kf_gallery_load(ctx, own, &(kf_gallery_load_options){.rerank_from_disk = 1}, &g));
   uint64_t rows = kf_gallery_rows(g);
   NOTE(log, rows);
@@ -507,27 +494,23 @@ static kf_status load_each(kf_ctx *ctx, void *argument, session_log *log) {
 /* Rank 0 sees it as rank 1 does, but later. */
 static void *change_first(void *argument) {
   nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL);
-  char from[600];
-  snprintf(from, sizeof from, "%s", in_folder(argument, "third.safetensors"));
-  rename(from, in_folder(argument, seen_at_first[0]));
-  return NULL;
+  rename(in_folder("third.safetensors"), in_folder(seen_at_first[0]));
+  return argument;
 }
 
 TEST(ranks_see_the_same_gallery) {
   AUTO(kf_ctx) *ctx = test_ctx(1, KF_ISA_AUTO);
-  const char *folder = test_folder();
-  kf_data *data;
   for (int i = 0; i < 3; i++) {
+    AUTO(kf_data) *data = NULL;
     kf_synth_options o = {.classes = 3, .dim = 9, .per_class = i > 0 ? 20 : 14};
     assert_ok(ctx, kf_synth_open(ctx, &o, &data));
     const char *name = i < 2 ? seen_at_first[i] : "third.safetensors";
-    assert_ok(ctx, kf_gallery_save(ctx, data, NULL, NULL, in_folder(folder, name)));
-    kf_data_free(data);
+    assert_ok(ctx, kf_gallery_save(ctx, data, NULL, NULL, in_folder(name)));
   }
   pthread_t changer;
   session of[2] = {{0}};
-  assert_int_equal(pthread_create(&changer, NULL, change_first, (void *)(uintptr_t)folder), 0);
-  run_ranks(of, 2, load_each, (void *)(uintptr_t)folder);
+  assert_int_equal(pthread_create(&changer, NULL, change_first, NULL), 0);
+  run_ranks(of, 2, load_each, NULL);
   pthread_join(changer, NULL);
   for (int i = 0; i < 2; i++) {
     if (of[i].status != KF_OK) fail_msg("rank %d: %s", i, of[i].message);
@@ -538,38 +521,27 @@ TEST(ranks_see_the_same_gallery) {
   assert_int_equal(of[0].log.n, of[1].log.n);
   assert_memory_equal(of[0].log.bytes, of[1].log.bytes, of[0].log.n);
   for (int i = 0; i < 2; i++) free(of[i].log.bytes);
-  test_remove(folder);
 }
 
 static kf_status load_gallery(kf_ctx *ctx, void *argument, session_log *log) {
+  (void)argument;
   AUTO(kf_gallery) *g = NULL;
-  TRY(kf_gallery_load(ctx, argument, NULL, &g));
+  TRY(kf_gallery_load(ctx, in_folder("gallery.safetensors"), NULL, &g));
   note(log, "loaded", 6);
   return KF_OK;
 }
 
 /* Rank 0 alone looks for damage; all hear of it. */
 TEST(damaged_galleries_are_refused) {
-  char folder[256], path[512];
-  snprintf(folder, sizeof folder, "%s", test_folder());
-  snprintf(path, sizeof path, "%s/gallery.safetensors", folder);
+  const char *path = in_folder("gallery.safetensors");
   AUTO(kf_ctx) *ctx = test_ctx(1, KF_ISA_AUTO);
   AUTO(kf_data) *data = NULL;
   assert_ok(ctx, kf_synth_open(ctx, &(kf_synth_options){.classes = 3, .dim = 8}, &data));
   assert_ok(ctx, kf_gallery_save(ctx, data, NULL, NULL, path));
-  session of[3] = {{0}};
-  run_ranks(of, 3, load_gallery, path);
-  for (int i = 0; i < 3; i++) {
-    assert_int_equal(of[i].status, KF_OK);
-    free(of[i].log.bytes);
-  }
+  AUTO(session_log) alone = found_alone(load_gallery, NULL);
+  assert_found(3, load_gallery, NULL, &alone);
   spoil(path);
-  run_ranks(of, 3, load_gallery, path);
-  for (int i = 0; i < 3; i++) {
-    assert_int_equal(of[i].status, KF_ERR_DATA);
-    assert_non_null(strstr(of[i].message, "checksum"));
-  }
-  test_remove(folder);
+  assert_fail(3, load_gallery, NULL, KF_ERR_DATA, "checksum");
 }
 
 static void note_ranges(session_log *log, kf_ranges *r) {
@@ -616,8 +588,8 @@ static kf_status search_ties(kf_ctx *ctx, void *argument, session_log *log) {
   int32_t labels[N];
   double scores[N * N];
   uint64_t state = 5;
-  char path[512];
-  snprintf(path, sizeof path, "%s/ties.safetensors", (const char *)argument);
+  (void)argument;
+  const char *path = in_folder("ties.safetensors");
   for (int i = 0; i < N * D; i++) rows[i] = (float)(1 + test_random(&state) % 3);
   for (int i = 0; i < N; i += 3) /* all but the same as the row before */
     rows[i * D + 2] = nextafterf(rows[(i > 0 ? i - 1 : N - 1) * D + 2], 9);
@@ -649,17 +621,13 @@ static kf_status search_ties(kf_ctx *ctx, void *argument, session_log *log) {
   return KF_OK;
 }
 
-TEST(ties_are_the_same) { assert_same_in_folder(search_ties); }
+TEST(ties_are_the_same) { assert_same_on_ranks(search_ties, NULL); }
 
-/* Files longer than a round, with bad rows left out. */
-typedef struct long_file {
-  char path[512];
-  bool gallery;
-} long_file;
-
+/* Files longer than a round, with bad rows left out. argument: whether it is a gallery. */
 static kf_status write_long(kf_ctx *ctx, void *argument, session_log *log) {
   enum { N = 5000, LONG = 2048 };
-  const long_file *to = argument;
+  const bool *gallery = argument;
+  const char *path = in_folder("long.safetensors");
   AUTOFREE float *rows = calloc((size_t)N * LONG, sizeof *rows);
   for (uint64_t i = 0; i < (uint64_t)N * LONG; i++) rows[i] = (float)(i % 8191 + i / LONG);
   for (uint64_t i = 0; i < N; i += 97) rows[i * LONG + i % LONG] = NAN;
@@ -668,65 +636,47 @@ static kf_status write_long(kf_ctx *ctx, void *argument, session_log *log) {
   kf_array_options how = {.skip = KF_SKIP_BAD};
   kf_status status = kf_data_open_arrays(ctx, &all, 1, LONG, &how, &data);
   if (status == KF_OK)
-    status = to->gallery ? kf_gallery_save(ctx, data, NULL, NULL, to->path)
-                         : kf_data_save(ctx, data, KF_F32, to->path);
+    status = *gallery ? kf_gallery_save(ctx, data, NULL, NULL, path)
+                      : kf_data_save(ctx, data, KF_F32, path);
   TRY(status);
-  TRY(note_file(to->path, log));
+  TRY(note_file(path, log));
   return kf_agree(ctx, KF_OK, NULL);
 }
 
 /* Ranks write the rows of a data set themselves; those of a gallery, which has a checksum, go to rank 0. */
 TEST(long_files_are_the_same) {
-  char folder[256];
-  long_file to = {.gallery = false};
-  snprintf(folder, sizeof folder, "%s", test_folder());
-  snprintf(to.path, sizeof to.path, "%s/long.safetensors", folder);
-  for (int gallery = 0; gallery < 2; gallery++) {
-    session alone, of[3] = {{0}};
-    to.gallery = gallery != 0;
-    run_alone(&alone, write_long, &to);
-    assert_int_equal(alone.status, KF_OK);
-    run_ranks(of, 3, write_long, &to);
-    for (int i = 0; i < 3; i++) {
-      if (of[i].status != KF_OK) fail_msg("rank %d: %s", i, of[i].message);
-      assert_int_equal(of[i].log.n, alone.log.n);
-      assert_memory_equal(of[i].log.bytes, alone.log.bytes, alone.log.n);
-      assert_true(gallery ? of[i].rank.brought > 1 << 20 : of[i].rank.brought == 0);
-      free(of[i].log.bytes);
+  for (int i = 0; i < 2; i++) {
+    bool gallery = i == 1;
+    AUTO(session_log) alone = found_alone(write_long, &gallery);
+    session of[3] = {{0}};
+    run_ranks(of, 3, write_long, &gallery);
+    for (int r = 0; r < 3; r++) {
+      if (of[r].status != KF_OK) fail_msg("rank %d: %s", r, of[r].message);
+      assert_int_equal(of[r].log.n, alone.n);
+      assert_memory_equal(of[r].log.bytes, alone.bytes, alone.n);
+      assert_true(gallery ? of[r].rank.brought > 1 << 20 : of[r].rank.brought == 0);
+      free(of[r].log.bytes);
     }
-    free(alone.log.bytes);
   }
-  test_remove(folder);
 }
 
 /* --- files of each rank -------------------------------------------------------------------------- */
 
-/* Parts of one data set in files: rank r has the r-th; alone, all of them. */
-typedef struct rank_parts {
-  const char *folder;
-  uint32_t n;
-} rank_parts;
-
-static kf_status open_parts(kf_ctx *ctx, const rank_parts *p, const char *name, kf_data **out) {
-  char paths[MOST_RANKS][400];
-  const char *list[MOST_RANKS];
-  for (uint32_t i = 0; i < p->n; i++) {
-    snprintf(paths[i], sizeof paths[i], "%s/%s-%u.npy", p->folder, name, i);
-    list[i] = paths[i];
-  }
-  char labels[MOST_RANKS][400];
-  const char *of_labels[MOST_RANKS];
-  for (uint32_t i = 0; i < p->n; i++) {
-    snprintf(labels[i], sizeof labels[i], "%s/%s-%u.txt", p->folder, name, i);
-    of_labels[i] = labels[i];
-  }
+/* One data set in n files: rank r has the r-th; alone, all of them. */
+static kf_status open_parts(kf_ctx *ctx, const uint32_t *n, const char *name, kf_data **out) {
+  char paths[2][MOST_RANKS][600];
+  const char *list[2][MOST_RANKS];
+  for (uint32_t i = 0; i < *n; i++)
+    for (int labels = 0; labels < 2; labels++) {
+      snprintf(paths[labels][i], sizeof paths[0][0], "%s/%s-%u.%s", folder, name, i,
+               labels ? "txt" : "npy");
+      list[labels][i] = paths[labels][i];
+    }
   bool alone = kf_ctx_ranks(ctx) == 1;
-  uint32_t own = kf_ctx_rank(ctx);
-  kf_data_options o = {.labels = alone ? of_labels : &of_labels[own],
-                       .n_labels = alone ? p->n : 1,
-                       .skip_bad = 1,
-                       .own_files = !alone};
-  return kf_data_open(ctx, alone ? list : &list[own], alone ? p->n : 1, &o, out);
+  uint32_t own = alone ? 0 : kf_ctx_rank(ctx), files = alone ? *n : 1;
+  kf_data_options o = {
+      .labels = &list[1][own], .n_labels = files, .skip_bad = 1, .own_files = !alone};
+  return kf_data_open(ctx, &list[0][own], files, &o, out);
 }
 
 static kf_status fit_parts(kf_ctx *ctx, void *argument, session_log *log) {
@@ -746,8 +696,7 @@ static kf_status fit_parts(kf_ctx *ctx, void *argument, session_log *log) {
   TRY(kf_eval(ctx, model, test, NULL, &e));
   NOTE(log, e);
   TRY(note_analysis(ctx, model, test, log));
-  char path[400];
-  snprintf(path, sizeof path, "%s/mapped.safetensors", ((const rank_parts *)argument)->folder);
+  const char *path = in_folder("mapped.safetensors");
   TRY(kf_transform_data(ctx, model, train, NULL, KF_F16, path));
   TRY(note_file(path, log));
   TRY(kf_agree(ctx, KF_OK, NULL)); /* until all have read it */
@@ -758,7 +707,7 @@ static kf_status fit_parts(kf_ctx *ctx, void *argument, session_log *log) {
 }
 
 /* Rows of the synthetic world in n files of different lengths, with text labels. */
-static void write_parts(kf_ctx *ctx, const rank_parts *p, const char *name, uint32_t split) {
+static void write_parts(kf_ctx *ctx, uint32_t n, const char *name, uint32_t split) {
   AUTO(kf_data) *data = NULL;
   kf_synth_options o = {.classes = CLASSES, .dim = DIM, .per_class = PER_CLASS, .split = split};
   assert_ok(ctx, kf_synth_open(ctx, &o, &data));
@@ -766,11 +715,11 @@ static void write_parts(kf_ctx *ctx, const rank_parts *p, const char *name, uint
   int32_t labels[ROWS];
   assert_ok(ctx, kf_data_get(ctx, data, 0, ROWS, rows, labels));
   rows[7 * DIM] = NAN;
-  for (uint32_t i = 0; i < p->n; i++) {
+  for (uint32_t i = 0; i < n; i++) {
     char path[400];
-    uint64_t first = ROWS * (uint64_t)(i * i) / (p->n * p->n);
-    uint64_t last = ROWS * (uint64_t)((i + 1) * (i + 1)) / (p->n * p->n);
-    snprintf(path, sizeof path, "%s/%s-%u.npy", p->folder, name, i);
+    uint64_t first = ROWS * (uint64_t)(i * i) / (n * n);
+    uint64_t last = ROWS * (uint64_t)((i + 1) * (i + 1)) / (n * n);
+    snprintf(path, sizeof path, "%s/%s-%u.npy", folder, name, i);
     FILE *file = fopen(path, "wb");
     assert_non_null(file);
     char header[128];
@@ -783,7 +732,7 @@ static void write_parts(kf_ctx *ctx, const rank_parts *p, const char *name, uint
     fwrite(header, 1, 128, file);
     fwrite(rows + first * DIM, sizeof *rows * DIM, last - first, file);
     fclose(file);
-    snprintf(path, sizeof path, "%s/%s-%u.txt", p->folder, name, i);
+    snprintf(path, sizeof path, "%s/%s-%u.txt", folder, name, i);
     file = fopen(path, "w");
     assert_non_null(file);
     for (uint64_t k = first; k < last; k++) fprintf(file, "class-%d\n", labels[k]);
@@ -792,26 +741,13 @@ static void write_parts(kf_ctx *ctx, const rank_parts *p, const char *name, uint
 }
 
 TEST(ranks_may_have_their_own_files) {
-  char folder[256];
-  snprintf(folder, sizeof folder, "%s", test_folder());
+  AUTO(kf_ctx) *ctx = test_ctx(1, KF_ISA_AUTO);
   for (uint32_t n = 2; n < 5; n++) {
-    rank_parts p = {.folder = folder, .n = n};
-    session alone, of[MOST_RANKS] = {{0}};
-    AUTO(kf_ctx) *ctx = test_ctx(1, KF_ISA_AUTO);
-    write_parts(ctx, &p, "train", 0);
-    write_parts(ctx, &p, "test", 1);
-    run_alone(&alone, fit_parts, &p);
-    if (alone.status != KF_OK) fail_msg("alone: %s", alone.message);
-    run_ranks(of, n, fit_parts, &p);
-    for (uint32_t i = 0; i < n; i++) {
-      if (of[i].status != KF_OK) fail_msg("rank %u of %u: %s", i, n, of[i].message);
-      assert_int_equal(of[i].log.n, alone.log.n);
-      assert_memory_equal(of[i].log.bytes, alone.log.bytes, alone.log.n);
-      free(of[i].log.bytes);
-    }
-    free(alone.log.bytes);
+    write_parts(ctx, n, "train", 0);
+    write_parts(ctx, n, "test", 1);
+    AUTO(session_log) alone = found_alone(fit_parts, &n);
+    assert_found(n, fit_parts, &n, &alone);
   }
-  test_remove(folder);
 }
 
 /* What needs all rows everywhere says so. */
@@ -825,52 +761,27 @@ static kf_status search_parts(kf_ctx *ctx, void *argument, session_log *log) {
 }
 
 TEST(some_calls_need_all_rows) {
-  char folder[256];
-  snprintf(folder, sizeof folder, "%s", test_folder());
-  rank_parts p = {.folder = folder, .n = 2};
-  session of[2] = {{0}};
+  uint32_t n = 2;
   AUTO(kf_ctx) *ctx = test_ctx(1, KF_ISA_AUTO);
-  write_parts(ctx, &p, "train", 0);
-  run_ranks(of, 2, search_parts, &p);
-  for (int i = 0; i < 2; i++) {
-    assert_int_equal(of[i].status, KF_ERR_ARG);
-    assert_non_null(strstr(of[i].message, "rows of all files on every rank"));
-  }
-  test_remove(folder);
+  write_parts(ctx, n, "train", 0);
+  assert_fail(n, search_parts, &n, KF_ERR_ARG, "rows of all files on every rank");
 }
 
 /* --- checkpoints --------------------------------------------------------------------------------- */
 
-typedef struct kept {
-  const char *data, *folder; /* folder NULL: nothing is kept */
-} kept;
-
-/* Statistics of a file, with what earlier runs have kept. */
+/* Statistics of a file, with what earlier runs have kept in the folder that is the argument; NULL: nothing is kept. */
 static kf_status count_kept(kf_ctx *ctx, void *argument, session_log *log) {
-  const kept *k = argument;
+  const char *path = in_folder("data.safetensors");
   AUTO(kf_data) *data = NULL;
   kf_stats *stats = NULL;
-  TRY(kf_data_open(ctx, &k->data, 1, NULL, &data));
-  kf_stats_options o = {.checkpoint = k->folder};
-  kf_status status = kf_stats_new_from_data(ctx, data, &o, &stats);
-  return status == KF_OK ? note_stats(ctx, stats, log) : status;
-}
-
-/* Runs on some ranks, all of which must give these bytes. */
-static void count_again(kept *k, uint32_t ranks, const session_log *wanted) {
-  session of[MOST_RANKS] = {{0}};
-  run_ranks(of, ranks, count_kept, k);
-  for (uint32_t i = 0; i < ranks; i++) {
-    if (of[i].status != KF_OK) fail_msg("rank %u of %u: %s", i, ranks, of[i].message);
-    assert_int_equal(of[i].log.n, wanted->n);
-    assert_memory_equal(of[i].log.bytes, wanted->bytes, wanted->n);
-    free(of[i].log.bytes);
-  }
+  TRY(kf_data_open(ctx, &path, 1, NULL, &data));
+  TRY(kf_stats_new_from_data(ctx, data, &(kf_stats_options){.checkpoint = argument}, &stats));
+  return note_stats(ctx, stats, log);
 }
 
 /* The names in a folder, [16] at most; returns how many. */
-static size_t list_files(const char *folder, char names[16][64]) {
-  DIR *open = opendir(folder);
+static size_t list_files(const char *of, char names[16][64]) {
+  DIR *open = opendir(of);
   size_t n = 0;
   assert_non_null(open);
   for (const struct dirent *e; (e = readdir(open)) != NULL;)
@@ -879,70 +790,53 @@ static size_t list_files(const char *folder, char names[16][64]) {
   return n;
 }
 
+static void save_world(kf_ctx *ctx, uint64_t seed) {
+  AUTO(kf_data) *data = NULL;
+  kf_synth_options o = {.classes = 5, .dim = 12, .per_class = 400, .seed = seed};
+  assert_ok(ctx, kf_synth_open(ctx, &o, &data));
+  assert_ok(ctx, kf_data_save(ctx, data, KF_F32, in_folder("data.safetensors")));
+}
+
 TEST(checkpoints_are_taken_up) {
-  char folder[256], path[512], parts[300], names[16][64];
-  snprintf(folder, sizeof folder, "%s", test_folder());
-  snprintf(path, sizeof path, "%s/data.safetensors", folder);
+  char parts[300], names[16][64];
   snprintf(parts, sizeof parts, "%s/parts", folder);
   AUTO(kf_ctx) *ctx = test_ctx(1, KF_ISA_AUTO);
-  kf_data *data;
-  assert_ok(ctx, kf_synth_open(ctx, &(kf_synth_options){.classes = 5, .dim = 12, .per_class = 400},
-                               &data));
-  assert_ok(ctx, kf_data_save(ctx, data, KF_F32, path));
-  kf_data_free(data);
-  session alone;
-  kept k = {.data = path};
-  run_alone(&alone, count_kept, &k);
-  assert_int_equal(alone.status, KF_OK);
-  k.folder = parts;
-  count_again(&k, 4, &alone.log);
+  save_world(ctx, 0);
+  AUTO(session_log) alone = found_alone(count_kept, NULL);
+  assert_found(4, count_kept, parts, &alone);
   assert_int_equal(list_files(parts, names), 4);
   /* Some is lost, some is damaged: other ranks do it again. */
   assert_int_equal(unlink(test_path(parts, names[0])), 0);
-  count_again(&k, 3, &alone.log);
+  assert_found(3, count_kept, parts, &alone);
   spoil(test_path(parts, names[1]));
-  count_again(&k, 2, &alone.log);
+  assert_found(2, count_kept, parts, &alone);
   /* Nothing is left to do: what is kept is all there is. */
   size_t n = list_files(parts, names);
   assert_true(n > 4);
-  count_again(&k, 7, &alone.log);
+  assert_found(7, count_kept, parts, &alone);
   assert_int_equal(list_files(parts, names), n);
   /* Without ranks, too. */
-  session again;
-  run_alone(&again, count_kept, &k);
-  assert_int_equal(again.status, KF_OK);
-  assert_memory_equal(again.log.bytes, alone.log.bytes, alone.log.n);
-  free(again.log.bytes);
-  free(alone.log.bytes);
-  test_remove(folder);
+  AUTO(session_log) again = found_alone(count_kept, parts);
+  assert_int_equal(again.n, alone.n);
+  assert_memory_equal(again.bytes, alone.bytes, alone.n);
 }
 
 /* Other data have other files; what is kept of one is not taken for the other. */
 TEST(checkpoints_are_of_their_data) {
-  char folder[256], path[512], parts[300], names[16][64];
-  snprintf(folder, sizeof folder, "%s", test_folder());
-  snprintf(path, sizeof path, "%s/data.safetensors", folder);
+  char parts[300], names[16][64];
   snprintf(parts, sizeof parts, "%s/parts", folder);
   AUTO(kf_ctx) *ctx = test_ctx(1, KF_ISA_AUTO);
   for (uint64_t seed = 0; seed < 2; seed++) {
-    kf_data *data;
-    kf_synth_options o = {.classes = 5, .dim = 12, .per_class = 400, .seed = seed};
-    assert_ok(ctx, kf_synth_open(ctx, &o, &data));
-    kf_stats *stats;
-    assert_error(
-        ctx, KF_ERR_ARG, "rows in files",
-        kf_stats_new_from_data(ctx, data, &(kf_stats_options){.checkpoint = parts}, &stats));
-    assert_ok(ctx, kf_data_save(ctx, data, KF_F32, path));
-    kf_data_free(data);
-    session alone;
-    kept k = {.data = path};
-    run_alone(&alone, count_kept, &k);
-    k.folder = parts;
-    count_again(&k, 2, &alone.log);
+    save_world(ctx, seed);
+    AUTO(session_log) alone = found_alone(count_kept, NULL);
+    assert_found(2, count_kept, parts, &alone);
     assert_int_equal(list_files(parts, names), 2 * (seed + 1));
-    free(alone.log.bytes);
   }
-  test_remove(folder);
+  AUTO(kf_data) *data = NULL;
+  kf_stats *stats;
+  assert_ok(ctx, kf_synth_open(ctx, &(kf_synth_options){.classes = 5, .dim = 12}, &data));
+  assert_error(ctx, KF_ERR_ARG, "rows in files",
+               kf_stats_new_from_data(ctx, data, &(kf_stats_options){.checkpoint = parts}, &stats));
 }
 
 /* --- while ranks are at work --------------------------------------------------------------------- */
@@ -1056,14 +950,10 @@ TEST(others_stop_early) {
 
 /* --- failures ------------------------------------------------------------------------------------ */
 
-typedef struct bad_input {
-  uint64_t row; /* that is bad */
-} bad_input;
-
 static kf_status count_bad(kf_ctx *ctx, void *argument, session_log *log) {
   (void)log;
   enum { N = 500 };
-  const bad_input *bad = argument;
+  const uint64_t *bad_row = argument;
   float rows[N * 2];
   int32_t labels[N];
   for (int i = 0; i < N; i++) {
@@ -1071,7 +961,7 @@ static kf_status count_bad(kf_ctx *ctx, void *argument, session_log *log) {
     rows[2 * i + 1] = 1;
     labels[i] = i % 3;
   }
-  rows[2 * bad->row] = NAN;
+  rows[2 * *bad_row] = NAN;
   rows[2 * N - 1] = NAN; /* and the last one */
   AUTO(kf_data) *data = NULL;
   AUTO(kf_stats) *stats = NULL;
@@ -1084,18 +974,13 @@ static kf_status count_bad(kf_ctx *ctx, void *argument, session_log *log) {
 /* One message: that of the lowest bad row, as in a single process. */
 TEST(one_error_for_all) {
   static const uint64_t rows[] = {0, 130, 300, 499};
+  static const char *const places[] = {"row 0", "row 130", "row 300", "row 499"};
   for (size_t t = 0; t < 4; t++) {
-    bad_input bad = {rows[t]};
+    uint64_t row = rows[t];
+    assert_fail(4, count_bad, &row, KF_ERR_DATA, places[t]);
     session of[4] = {{0}};
-    char place[32];
-    snprintf(place, sizeof place, "row %d", (int)rows[t]);
-    run_ranks(of, 4, count_bad, &bad);
-    for (int i = 0; i < 4; i++) {
-      assert_int_equal(of[i].status, KF_ERR_DATA);
-      assert_non_null(strstr(of[i].message, place));
-      assert_string_equal(of[i].message, of[0].message);
-    }
-    assert_true((strstr(of[0].message, "(rank ") != NULL) == (rows[t] >= 128));
+    run_ranks(of, 4, count_bad, &row);
+    assert_true((strstr(of[0].message, "(rank ") != NULL) == (row >= 128));
   }
 }
 
@@ -1109,14 +994,8 @@ static kf_status fail_alone(kf_ctx *ctx, void *argument, session_log *log) {
 }
 
 TEST(a_failing_rank_fails_all) {
-  session of[4] = {{0}};
-  run_ranks(of, 4, fail_alone, NULL);
-  for (int i = 0; i < 4; i++) {
-    assert_int_equal(of[i].status, KF_ERR_IO);
-    assert_non_null(strstr(of[i].message, "no/such/file.npy"));
-    assert_non_null(strstr(of[i].message, "(rank 2)"));
-    free(of[i].log.bytes);
-  }
+  assert_fail(4, fail_alone, NULL, KF_ERR_IO, "no/such/file.npy");
+  assert_fail(4, fail_alone, NULL, KF_ERR_IO, "(rank 2)");
 }
 
 /* Ranks that call different things notice. */
@@ -1126,13 +1005,7 @@ static kf_status go_apart(kf_ctx *ctx, void *argument, session_log *log) {
 }
 
 TEST(ranks_that_come_apart_fail) {
-  session of[3] = {{0}};
-  run_ranks(of, 3, go_apart, NULL);
-  for (int i = 0; i < 3; i++) {
-    assert_int_equal(of[i].status, KF_ERR_INTERNAL);
-    assert_non_null(strstr(of[i].message, "are out of step"));
-    free(of[i].log.bytes);
-  }
+  assert_fail(3, go_apart, NULL, KF_ERR_INTERNAL, "are out of step");
 }
 
 /* A rank with another version: its word is changed on the way. */
@@ -1215,4 +1088,16 @@ TEST(wrong_communicators_are_refused) {
   assert_string_equal(kf_errmsg(ctx), "why");
 }
 
-FIXTURES(.before = test_in_memory);
+static int make_folder(void **state) {
+  (void)state;
+  snprintf(folder, sizeof folder, "%s", test_folder());
+  return 0;
+}
+
+static int remove_folder(void **state) {
+  (void)state;
+  test_remove(folder);
+  return 0;
+}
+
+FIXTURES(.before = test_in_memory, .before_each = make_folder, .after_each = remove_folder);

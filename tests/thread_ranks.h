@@ -216,25 +216,53 @@ static inline void run_alone(session *s,
   session_main(s);
 }
 
-/* The session gives the same bytes on 2, 3, 4 and 7 ranks as alone. */
-static inline void assert_same_on_ranks(kf_status (*run)(kf_ctx *, void *, session_log *),
-                                        void *argument) {
-  static const uint32_t sizes[] = {1, 2, 3, 4, 7};
-  session alone, of[MOST_RANKS] = {{0}};
+static inline void clear_log(session_log *log) { free(log->bytes); }
+AUTO_STRUCT(session_log, clear_log)
+
+/* What a session finds alone. */
+static inline session_log found_alone(kf_status (*run)(kf_ctx *, void *, session_log *),
+                                      void *argument) {
+  session alone;
   run_alone(&alone, run, argument);
   if (alone.status != KF_OK) fail_msg("alone: %s", alone.message);
   assert_true(alone.log.n > 0);
-  for (size_t t = 0; t < sizeof sizes / sizeof *sizes; t++) {
-    run_ranks(of, sizes[t], run, argument);
-    for (uint32_t i = 0; i < sizes[t]; i++) {
-      if (of[i].status != KF_OK) fail_msg("rank %u of %u: %s", i, sizes[t], of[i].message);
-      assert_int_equal(of[i].log.n, alone.log.n);
-      if (memcmp(of[i].log.bytes, alone.log.bytes, alone.log.n) != 0)
-        fail_msg("rank %u of %u has other bytes", i, sizes[t]);
-      free(of[i].log.bytes);
-    }
+  return alone.log;
+}
+
+/* Each of n ranks finds these bytes. */
+static inline void assert_found(uint32_t n, kf_status (*run)(kf_ctx *, void *, session_log *),
+                                void *argument, const session_log *wanted) {
+  session of[MOST_RANKS] = {{0}};
+  run_ranks(of, n, run, argument);
+  for (uint32_t i = 0; i < n; i++) {
+    if (of[i].status != KF_OK) fail_msg("rank %u of %u: %s", i, n, of[i].message);
+    assert_int_equal(of[i].log.n, wanted->n);
+    if (memcmp(of[i].log.bytes, wanted->bytes, wanted->n) != 0)
+      fail_msg("rank %u of %u has other bytes", i, n);
+    free(of[i].log.bytes);
   }
-  free(alone.log.bytes);
+}
+
+/* Each of n ranks fails with this status and a message that holds the text. */
+static inline void assert_fail(uint32_t n, kf_status (*run)(kf_ctx *, void *, session_log *),
+                               void *argument, kf_status status, const char *text) {
+  session of[MOST_RANKS] = {{0}};
+  run_ranks(of, n, run, argument);
+  for (uint32_t i = 0; i < n; i++) {
+    assert_int_equal(of[i].status, status);
+    if (strstr(of[i].message, text) == NULL) fail_msg("rank %u: %s", i, of[i].message);
+    assert_string_equal(of[i].message, of[0].message);
+    free(of[i].log.bytes);
+  }
+}
+
+/* The session gives the same bytes on 1, 2, 3, 4 and 7 ranks as without ranks. */
+static inline void assert_same_on_ranks(kf_status (*run)(kf_ctx *, void *, session_log *),
+                                        void *argument) {
+  static const uint32_t sizes[] = {1, 2, 3, 4, 7};
+  AUTO(session_log) alone = found_alone(run, argument);
+  for (size_t t = 0; t < sizeof sizes / sizeof *sizes; t++)
+    assert_found(sizes[t], run, argument, &alone);
 }
 
 #endif
