@@ -73,17 +73,29 @@ static int make_files(void **state) {
   return 0;
 }
 
+/* A gallery is refused in memory and on disk. */
+static kf_status load_gallery(const char *path) {
+  kf_status status[2];
+  for (int from_disk = 0; from_disk < 2; from_disk++) {
+    AUTO(kf_gallery) *gallery = NULL;
+    kf_gallery_load_options options = {.rerank_from_disk = from_disk};
+    status[from_disk] = kf_gallery_load(ctx, path, &options, &gallery);
+    assert_true((gallery != NULL) == (status[from_disk] == KF_OK));
+  }
+  assert_int_equal(status[0], status[1]);
+  return status[1];
+}
+
 static kf_status load(const char *base, const char *path) {
   AUTO(kf_model) *model = NULL;
   AUTO(kf_stats) *stats = NULL;
-  AUTO(kf_gallery) *gallery = NULL;
   AUTO(kf_data) *data = NULL;
   kf_status status;
   char id[8];
   if (strcmp(base, STATS) == 0)
     status = kf_stats_load(ctx, path, &stats);
   else if (strcmp(base, MAPPED) == 0 || strcmp(base, PLAIN) == 0)
-    status = kf_gallery_load(ctx, path, NULL, &gallery);
+    status = load_gallery(path);
   else if (strcmp(base, DATASET) == 0)
     status = open_one(path, NULL, &data);
   else
