@@ -19,7 +19,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
  * the same name. */
 const char *fuzz_write(const char *name, const void *data, size_t size);
 
-/* A path in that folder, for a file that the library writes; valid as long as that of fuzz_write. */
+/* A path in that folder, for a file that the library writes; valid as long as that of
+ * fuzz_write. */
 const char *fuzz_path(const char *name);
 
 /* Fails unless two files have the same bytes. */
@@ -36,7 +37,8 @@ int fuzz_with_checked_file(const uint8_t *data, size_t size,
 /* Opens a data set, strictly and leniently, and reads all of its rows and labels. */
 void fuzz_read_data(kf_ctx *ctx, const char *path, const kf_data_options *options);
 
-/* The same for several files at once. What can be saved is the same data set when it is read again. */
+/* The same for several files at once. What can be saved is the same data set when it is read
+ * again. */
 void fuzz_keep_data(kf_ctx *ctx, const char *const *files, size_t n);
 
 /* A data file of n rows with one column, for label files to go with. */

@@ -1,5 +1,5 @@
-/* A file in the place of any other: the first byte chooses its ending, or that it has none, and everything
- * that reads files is given it. */
+/* A file in the place of any other: the first byte chooses its ending, or that it has none, and
+ * everything that reads files is given it. */
 #include "fuzz.h"
 
 #include <stdlib.h>

@@ -1,9 +1,9 @@
-/* A gallery with one or two changes beside it. What loads must answer a query and a range, vote and be
- * a data set, and be the same gallery when it has been made one file.
+/* A gallery with one or two changes beside it. What loads must answer a query and a range, vote and
+ * be a data set, and be the same gallery when it has been made one file.
  *
- * The first byte: which gallery (its two lowest bits), and whether the checksums that tie a change to
- * what comes before it are made right (unless it has 4). Two bytes have the length of the first change;
- * the second is the rest, and there is none if that is empty. */
+ * The first byte: which gallery (its two lowest bits), and whether the checksums that tie a change
+ * to what comes before it are made right (unless it has 4). Two bytes have the length of the first
+ * change; the second is the rest, and there is none if that is empty. */
 #include "fuzz.h"
 
 #include "base/base.h"

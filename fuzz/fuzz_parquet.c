@@ -1,5 +1,6 @@
-/* A .parquet in memory: every column is opened as what it can be, and read from both ends. The file is
- * small, so what it says of itself must be, too: a page that would take more than a few MiB is skipped. */
+/* A .parquet in memory: every column is opened as what it can be, and read from both ends. The file
+ * is small, so what it says of itself must be, too: a page that would take more than a few MiB is
+ * skipped. */
 #include "file/parquet.h"
 #include "fuzz.h"
 

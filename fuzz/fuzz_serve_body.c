@@ -1,5 +1,6 @@
-/* The body of a request to 'koofu serve'. The first byte says which address it is for and what it is said to be. The
- * rest of the server is left out: what it would do with what the parsers let through is read here. */
+/* The body of a request to 'koofu serve'. The first byte says which address it is for and what it
+ * is said to be. The rest of the server is left out: what it would do with what the parsers let
+ * through is read here. */
 #include "server.h"
 #include "tiny_model.h"
 
@@ -14,7 +15,7 @@ static sv_server server;
 static sv_world world;
 static sv_shelf shelf;
 
-/* --- in the place of http.c, state.c and describe.c ------------------------------------------------ */
+/* --- in the place of http.c, state.c and describe.c ------------------------------------------- */
 
 const char *sv_header(sv_request *r, const char *name) {
   (void)r;
@@ -74,7 +75,7 @@ void sv_put_class(sv_request *r, const kf_model *model, uint32_t k, const char *
 
 const char *sv_base_name(const char *path) { return path; }
 
-/* --- the target ---------------------------------------------------------------------------------- */
+/* --- the target ------------------------------------------------------------------------------- */
 
 static void check(kf_status status) {
   if (status != KF_OK) abort();

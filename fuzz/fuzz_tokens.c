@@ -1,5 +1,5 @@
-/* Texts through a small tokenizer: the same tokens twice, at another length of context the same but for
- * the end, and all of them in the vocabulary. */
+/* Texts through a small tokenizer: the same tokens twice, at another length of context the same but
+ * for the end, and all of them in the vocabulary. */
 #include "fuzz.h"
 
 #include "encode/tokenizer_internal.h"

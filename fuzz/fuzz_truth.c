@@ -1,5 +1,6 @@
 /* Which classes are right: the first byte says how the rest is read, as JSON, CSV or text, with a
- * list of names or without, by ids (its own lines or others) or by order; then hierarchies and answers, which are text, too. */
+ * list of names or without, by ids (its own lines or others) or by order; then hierarchies and
+ * answers, which are text, too. */
 #include "fuzz.h"
 
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-/* device.h - contexts on the devices of a plug-in, for tests: its plain twin, whose limits and faults can
- * be set, or the one in KOOFU_TEST_PLUGIN. */
+/* device.h - contexts on the devices of a plug-in, for tests: its plain twin, whose limits and
+ * faults can be set, or the one in KOOFU_TEST_PLUGIN. */
 #ifndef KF_TEST_DEVICE_H
 #define KF_TEST_DEVICE_H
 

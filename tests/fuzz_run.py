@@ -11,7 +11,8 @@ import sys
 import tempfile
 
 RUN = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "fuzz", "run.py")
-# Notes its arguments; does 100 executions, or what -runs leaves of them; takes the time it is given if asked to.
+# Notes its arguments; does 100 executions, or what -runs leaves of them; takes the time it is given
+# if asked to.
 PRETENDER = """#!/bin/sh
 for word in "$@"; do
   case $word in

@@ -308,8 +308,8 @@ static inline void check_many_activations(const kf_net_kernel *net, const kf_net
   kf_free(zero), kf_free(bias);
 }
 
-/* What comes after the last column of a prepared row is zero, even after an infinity, and whatever was
- * in its memory: infinite outputs add up to infinity. */
+/* What comes after the last column of a prepared row is zero, even after an infinity, and whatever
+ * was in its memory: infinite outputs add up to infinity. */
 static inline void check_padding(const kf_net_kernel *net, const kf_net_kernel *plain) {
   (void)plain;
   enum { N = 5 };
@@ -329,8 +329,8 @@ static inline void check_padding(const kf_net_kernel *net, const kf_net_kernel *
   kf_free(rows), kf_free(first), kf_free(next), kf_free(second);
 }
 
-/* A key that is no number leaves no number, whatever its bits: the exponential adds to the exponent of
- * its result, and must not make a weight of it. */
+/* A key that is no number leaves no number, whatever its bits: the exponential adds to the exponent
+ * of its result, and must not make a weight of it. */
 static inline void check_nan(const kf_net_kernel *net, const kf_net_kernel *plain) {
   (void)plain;
   enum { KEYS = 3, DIM = 4 };
@@ -360,7 +360,8 @@ static inline void check_nan(const kf_net_kernel *net, const kf_net_kernel *plai
   kf_free(workspace);
 }
 
-/* Outside, the processor treats denormals as before: the arithmetic of everybody else depends on it. */
+/* Outside, the processor treats denormals as before: the arithmetic of everybody else depends on
+ * it. */
 static inline void check_denormals_after(const kf_net_kernel *net, const kf_net_kernel *plain) {
   (void)plain;
   float x = 1, w = 1, out = 0;

@@ -165,7 +165,8 @@ static inline void some_zero(const shape *s, uint64_t i, float *x) {
   normals(s, i, i % 3 == 0 ? 0 : 1, x);
 }
 
-/* Lengths e^-40 to e^40: the longest of them do not fit 8 bits, and come in batches of their own. */
+/* Lengths e^-40 to e^40: the longest of them do not fit 8 bits, and come in batches of their
+ * own. */
 static inline void wild_lengths(const shape *s, uint64_t i, float *x) {
   uint64_t state = hash(s, i);
   normals(s, i, exp(40 * test_uniform(&state)), x);
@@ -399,8 +400,8 @@ static inline problem make_problem(const kind *of, uint64_t n, uint32_t dim, uin
   return p;
 }
 
-/* Rounds the rows to f16 or bf16, unless one becomes infinite, or zeros where it was not. The index gets
- * them as they were. */
+/* Rounds the rows to f16 or bf16, unless one becomes infinite, or zeros where it was not. The index
+ * gets them as they were. */
 static inline void round_problem(problem *p, kf_dtype dtype) {
   uint64_t size = p->shape.n * p->shape.dim;
   uint16_t *half = malloc(size * sizeof *half);

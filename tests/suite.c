@@ -1,6 +1,6 @@
-/* suite.c - the main program of the unit tests. It runs all suites that are linked to it, one suite, or
- * those cases of a suite whose names match a pattern. Ends with 77, which ctest shows as skipped, if
- * every case was skipped. */
+/* suite.c - the main program of the unit tests. It runs all suites that are linked to it, one
+ * suite, or those cases of a suite whose names match a pattern. Ends with 77, which ctest shows as
+ * skipped, if every case was skipped. */
 #include "test.h"
 
 #include <fnmatch.h>

@@ -23,9 +23,9 @@
 
 /* --- suites ----------------------------------------------------------------------------------- */
 
-/* Each test_*.c is a suite, named after the file. TEST(name) { … } is one of its cases, which run in the order
- * of the file. FIXTURES(.before = f, .after = g) sets functions around all cases, .before_each and
- * .after_each around every case. suite.c has main. */
+/* Each test_*.c is a suite, named after the file. TEST(name) { … } is one of its cases, which run
+ * in the order of the file. FIXTURES(.before = f, .after = g) sets functions around all cases,
+ * .before_each and .after_each around every case. suite.c has main. */
 enum { TEST_MOST_CASES = 128 };
 
 typedef struct test_suite {
@@ -95,8 +95,8 @@ static inline double test_normal(uint64_t *state) {
   return sum / 2;
 }
 
-/* AUTO(kf_data) *data = NULL; AUTO(world) w = …; AUTOFREE char *bytes = …; are freed where their scope ends, in
- * reverse order; after a failed check they are left. */
+/* AUTO(kf_data) *data = NULL; AUTO(world) w = …; AUTOFREE char *bytes = …; are freed where their
+ * scope ends, in reverse order; after a failed check they are left. */
 #define AUTO(type) __attribute__((cleanup(auto_##type))) type
 #define AUTOFREE   __attribute__((cleanup(free_variable)))
 
@@ -164,8 +164,8 @@ static inline kf_ctx *test_ctx(unsigned threads, kf_isa isa) {
                kf_errmsg(ctx), (int)(status), (text));                                             \
   } while (0)
 
-/* A fixture for suites that write thousands of files: puts temporary folders in memory, since fsync would
- * take most of the time. */
+/* A fixture for suites that write thousands of files: puts temporary folders in memory, since fsync
+ * would take most of the time. */
 static inline int test_in_memory(void **state) {
   (void)state;
   return getenv("TMPDIR") != NULL || access("/dev/shm", W_OK) != 0

@@ -1,11 +1,11 @@
 /* test_alloc.c - every allocation fails once, and then every one from some point on, through a
- * whole fit: from files to statistics, model, classification and back; through the life of a gallery,
- * through judging, choosing, decoding pictures, tokens and encoding, and from pictures to a data set. Each time
- * the call that meets the failure says 'out of memory', nothing is leaked, and no
- * file is left half-written.
+ * whole fit: from files to statistics, model, classification and back; through the life of a
+ * gallery, through judging, choosing, decoding pictures, tokens and encoding, and from pictures to
+ * a data set. Each time the call that meets the failure says 'out of memory', nothing is leaked,
+ * and no file is left half-written.
  *
- * The C library's allocator is replaced for the whole process, so that allocations inside it
- * (of streams, of threads) count as well. Under sanitizers, which bring their own, the test is left
+ * The C library's allocator is replaced for the whole process, so that allocations inside it (of
+ * streams, of threads) count as well. Under sanitizers, which bring their own, the test is left
  * out. */
 #include "test.h"
 #include "report/report.h"
@@ -164,7 +164,8 @@ static const char *in_shards(const char *name) {
   return path[next];
 }
 
-/* Labels in a folder, in a table and as strings; rows and labels in archives, packed if there is zlib. */
+/* Labels in a folder, in a table and as strings; rows and labels in archives, packed if there is
+ * zlib. */
 static kf_status labels_scenario(kf_ctx *ctx) {
   AUTO(kf_info) *info = NULL;
   static const char *const files[] = {"labels", "t.csv", "more/names.npy"};
@@ -183,9 +184,9 @@ static kf_status labels_scenario(kf_ctx *ctx) {
   return kf_info_read(ctx, in_shards("t.csv"), &info);
 }
 
-/* A gallery is made, with the labels as ids, made larger, some rows replaced and some removed, used from
- * memory and from the file, and made one file again.
- * The model is the one that fit_scenario has left. */
+/* A gallery is made, with the labels as ids, made larger, some rows replaced and some removed, used
+ * from memory and from the file, and made one file again. The model is the one that fit_scenario
+ * has left. */
 static kf_status gallery_scenario(kf_ctx *ctx) {
   AUTO(kf_data) *data = NULL, *rest = NULL;
   AUTO(kf_model) *m = NULL;
@@ -245,8 +246,8 @@ static kf_status index_scenario(kf_ctx *ctx) {
   return KF_OK;
 }
 
-/* Truth by ids and by order, a class set, a hierarchy, everything that is judged by them, and a page
- * about it. The model is the one that fit_scenario has left. */
+/* Truth by ids and by order, a class set, a hierarchy, everything that is judged by them, and a
+ * page about it. The model is the one that fit_scenario has left. */
 static kf_status judging_scenario(kf_ctx *ctx) {
   AUTO(kf_data) *data = NULL;
   AUTO(kf_model) *m = NULL;
@@ -421,8 +422,8 @@ static kf_status export_scenario(kf_ctx *ctx) {
   return kf_export(ctx, fused, &rows, path);
 }
 
-/* Pictures by folders and by a list, embedded in shards, one of them unreadable, and again, with rows
- * taken from the file that is there; then their ids. */
+/* Pictures by folders and by a list, embedded in shards, one of them unreadable, and again, with
+ * rows taken from the file that is there; then their ids. */
 static kf_status embed_scenario(kf_ctx *ctx) {
   AUTO(kf_pictures) *folders = NULL, *listed = NULL;
   AUTO(kf_encoder) *encoder = NULL;
@@ -486,9 +487,9 @@ static kf_status encoder_scenario(kf_ctx *ctx) {
   return kf_reader_next(ctx, reader, &block);
 }
 
-/* Pictures of each format to pixels, in the libraries that read them as well. Formats that this build
- * leaves out are passed over; libwebp calls it damage where memory for lossless
- * pictures or for transparency fails, so that these are not here. */
+/* Pictures of each format to pixels, in the libraries that read them as well. Formats that this
+ * build leaves out are passed over; libwebp calls it damage where memory for lossless pictures or
+ * for transparency fails, so that these are not here. */
 static kf_status pictures_scenario(kf_ctx *ctx) {
   static const char *const names[] = {"exif6-le.jpg",
                                       "grey-progressive.jpg",

@@ -33,7 +33,7 @@ TEST(checksum) {
     assert_true(hash_of(long_text, n, step) == hash_of(long_text, n, n));
 }
 
-/* --- names and dictionaries -------------------------------------------------------------------- */
+/* --- names and dictionaries ------------------------------------------------------------------- */
 
 TEST(dict_grows) {
   enum { N = 5000 };
@@ -287,8 +287,8 @@ static void close_folder(int fd) {
   close(fd);
 }
 
-/* A file that is parked takes no descriptor, and is read as long as it is the same one, wherever its folder
- * goes. */
+/* A file that is parked takes no descriptor, and is read as long as it is the same one, wherever
+ * its folder goes. */
 TEST(parked_files) {
   const char *outer = test_folder(), *folder = test_path(outer, "a"),
              *moved = test_path(outer, "b");

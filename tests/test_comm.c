@@ -56,7 +56,7 @@ static kf_status note_model(kf_ctx *ctx, const kf_model *model, session_log *log
   return KF_OK;
 }
 
-/* --- statistics --------------------------------------------------------------------------------- */
+/* --- statistics ------------------------------------------------------------------------------- */
 
 static kf_status note_stats(kf_ctx *ctx, kf_stats *stats, session_log *log) {
   kf_bytes *bytes;
@@ -179,8 +179,8 @@ TEST(few_and_bad_rows_are_the_same) {
   for (size_t i = 0; i < 4; i++) assert_same_on_ranks(count_few, (void *)(uintptr_t)&sizes[i]);
 }
 
-/* Enough rows that lambda is chosen from parts of them: from one where it hardly matters, and from all where labels
- * mean little. */
+/* Enough rows that lambda is chosen from parts of them: from one where it hardly matters, and from
+ * all where labels mean little. */
 typedef struct parts_case {
   double signal;
   uint64_t n; /* rows that it took */
@@ -233,7 +233,7 @@ TEST(choices_in_parts_are_the_same) {
   assert_true(part && all);
 }
 
-/* --- fitting ------------------------------------------------------------------------------------- */
+/* --- fitting ---------------------------------------------------------------------------------- */
 
 static kf_status fit_all(kf_ctx *ctx, void *argument, session_log *log) {
   (void)argument;
@@ -266,7 +266,7 @@ static kf_status fit_all(kf_ctx *ctx, void *argument, session_log *log) {
 
 TEST(models_are_the_same) { assert_same_on_ranks(fit_all, NULL); }
 
-/* --- judging ------------------------------------------------------------------------------------- */
+/* --- judging ---------------------------------------------------------------------------------- */
 
 static kf_status note_analysis(kf_ctx *ctx, const kf_model *model, const kf_data *data,
                                session_log *log) {
@@ -318,7 +318,7 @@ static kf_status judge_all(kf_ctx *ctx, void *argument, session_log *log) {
 
 TEST(verdicts_are_the_same) { assert_same_on_ranks(judge_all, NULL); }
 
-/* --- sweeps ------------------------------------------------------------------------------------- */
+/* --- sweeps ----------------------------------------------------------------------------------- */
 
 static kf_status note_sweep(kf_ctx *ctx, const kf_stats *stats, const inputs *in, bool test,
                             const kf_sweep_options *o, session_log *log) {
@@ -365,7 +365,7 @@ static kf_status sweep_all(kf_ctx *ctx, void *argument, session_log *log) {
 
 TEST(sweeps_are_the_same) { assert_same_on_ranks(sweep_all, NULL); }
 
-/* --- use ----------------------------------------------------------------------------------------- */
+/* --- use -------------------------------------------------------------------------------------- */
 
 static kf_status use_all(kf_ctx *ctx, void *argument, session_log *log) {
   (void)argument;
@@ -395,7 +395,7 @@ static kf_status use_all(kf_ctx *ctx, void *argument, session_log *log) {
 
 TEST(answers_are_the_same) { assert_same_on_ranks(use_all, NULL); }
 
-/* --- files and galleries ------------------------------------------------------------------------- */
+/* --- files and galleries ---------------------------------------------------------------------- */
 
 static kf_status note_file(const char *path, session_log *log) {
   FILE *file = fopen(path, "rb");
@@ -474,7 +474,7 @@ static void spoil(const char *path) {
   fclose(file);
 }
 
-/* --- ranks that open a gallery before and after a change ------------------------------------------------ */
+/* --- ranks that open a gallery before and after a change -------------------------------------- */
 
 static const char *const seen_at_first[] = {"first.safetensors", "second.safetensors"};
 
@@ -551,7 +551,8 @@ static void note_ranges(session_log *log, kf_ranges *r) {
   kf_ranges_free(r);
 }
 
-/* All rows within a limit that some of them have exactly, of all rows and of one class; and groups. */
+/* All rows within a limit that some of them have exactly, of all rows and of one class; and
+ * groups. */
 static kf_status search_within(kf_ctx *ctx, const kf_gallery *g, const float *queries, uint64_t n,
                                double limit, const int64_t *leave_out, session_log *log) {
   static const char *const odd[] = {"1"};
@@ -578,7 +579,8 @@ static kf_status search_within(kf_ctx *ctx, const kf_gallery *g, const float *qu
   return KF_OK;
 }
 
-/* Rows that are nearly or quite as near as others, on different ranks: the order is exact all the same. */
+/* Rows that are nearly or quite as near as others, on different ranks: the order is exact all the
+ * same. */
 static kf_status search_ties(kf_ctx *ctx, void *argument, session_log *log) {
   enum { N = 60, D = 6, QUERIES = 20 };
   static const kf_metric metrics[] = {KF_METRIC_COSINE, KF_METRIC_EUCLIDEAN, KF_METRIC_INNER};
@@ -643,7 +645,8 @@ static kf_status write_long(kf_ctx *ctx, void *argument, session_log *log) {
   return kf_agree(ctx, KF_OK, NULL);
 }
 
-/* Ranks write the rows of a data set themselves; those of a gallery, which has a checksum, go to rank 0. */
+/* Ranks write the rows of a data set themselves; those of a gallery, which has a checksum, go to
+ * rank 0. */
 TEST(long_files_are_the_same) {
   for (int i = 0; i < 2; i++) {
     bool gallery = i == 1;
@@ -660,7 +663,7 @@ TEST(long_files_are_the_same) {
   }
 }
 
-/* --- files of each rank -------------------------------------------------------------------------- */
+/* --- files of each rank ----------------------------------------------------------------------- */
 
 /* One data set in n files: rank r has the r-th; alone, all of them. */
 static kf_status open_parts(kf_ctx *ctx, const uint32_t *n, const char *name, kf_data **out) {
@@ -767,9 +770,10 @@ TEST(some_calls_need_all_rows) {
   assert_fail(n, search_parts, &n, KF_ERR_ARG, "rows of all files on every rank");
 }
 
-/* --- checkpoints --------------------------------------------------------------------------------- */
+/* --- checkpoints ------------------------------------------------------------------------------ */
 
-/* Statistics of a file, with what earlier runs have kept in the folder that is the argument; NULL: nothing is kept. */
+/* Statistics of a file, with what earlier runs have kept in the folder that is the argument; NULL:
+ * nothing is kept. */
 static kf_status count_kept(kf_ctx *ctx, void *argument, session_log *log) {
   const char *path = in_folder("data.safetensors");
   AUTO(kf_data) *data = NULL;
@@ -839,7 +843,7 @@ TEST(checkpoints_are_of_their_data) {
                kf_stats_new_from_data(ctx, data, &(kf_stats_options){.checkpoint = parts}, &stats));
 }
 
-/* --- while ranks are at work --------------------------------------------------------------------- */
+/* --- while ranks are at work ------------------------------------------------------------------ */
 
 enum { WIDE = 512, SHARE = 2048 }; /* a batch of statistics is 128 rows of this width */
 
@@ -931,8 +935,8 @@ static kf_status stop_early(kf_ctx *ctx, void *argument, session_log *log) {
   return status;
 }
 
-/* Rank 1 fails with its first row: those after it stop, those before it have their turn. Rank 2 has one
- * thread; others of a rank work on until all ranks have met. */
+/* Rank 1 fails with its first row: those after it stop, those before it have their turn. Rank 2 has
+ * one thread; others of a rank work on until all ranks have met. */
 TEST(others_stop_early) {
   atomic_ullong reported = 0;
   session of[4] = {{0}};
@@ -948,7 +952,7 @@ TEST(others_stop_early) {
   }
 }
 
-/* --- failures ------------------------------------------------------------------------------------ */
+/* --- failures --------------------------------------------------------------------------------- */
 
 static kf_status count_bad(kf_ctx *ctx, void *argument, session_log *log) {
   (void)log;

@@ -61,10 +61,10 @@ static void try(const char *device, const kind *of, kf_metric metric, uint64_t n
   for (size_t i = 0; i < n_ks; i++) compare(ctx, index, &p, ks[i], NULL);
 }
 
-/* --- devices with less than they have ---------------------------------------------------------- */
+/* --- devices with less than they have --------------------------------------------------------- */
 
-/* The table of every device is replaced by one with less memory, less room for survivors and guesses
- * that are too high. */
+/* The table of every device is replaced by one with less memory, less room for survivors and
+ * guesses that are too high. */
 static struct {
   const kf_device_api *real;
   kf_device_api table;
@@ -366,7 +366,7 @@ TEST(canonical) {
     }
 }
 
-/* --- rows that are as near as others ----------------------------------------------------------- */
+/* --- rows that are as near as others ---------------------------------------------------------- */
 
 /* A problem in which each of the first rows has `copies` copies, all over the place; scaled: as its
  * multiples, which are in the same direction. Queries are near the first rows. */
@@ -681,7 +681,7 @@ TEST(no_memory) {
   free_problem(&p);
 }
 
-/* --- lists that are none ------------------------------------------------------------------------ */
+/* --- lists that are none ---------------------------------------------------------------------- */
 
 static struct {
   const kf_device_api *real;
@@ -708,7 +708,8 @@ static kf_dev_status spoil_answers(kf_dev_queries *queries, uint32_t first, uint
   return status;
 }
 
-/* A list with a row twice, out of order or from elsewhere is an error of the device, not an answer. */
+/* A list with a row twice, out of order or from elsewhere is an error of the device, not an
+ * answer. */
 TEST(unsound_lists) {
   void (*const ways[])(kf_dev_scored *, uint32_t) = {double_a_row, swap_rows, name_no_row,
                                                      score_nothing};
@@ -817,8 +818,8 @@ TEST(shared_index) {
   }
 }
 
-/* Queries that devices take as they are, in page-locked memory, are checked while they search: the first
- * bad one is told as it is on the CPU. */
+/* Queries that devices take as they are, in page-locked memory, are checked while they search: the
+ * first bad one is told as it is on the CPU. */
 TEST(bad_queries) {
   kf_twin_state *twin = device_twin();
   AUTO(problem) p = make_problem(&kinds[0], 3000, 40, 700, 3);
@@ -841,8 +842,8 @@ TEST(bad_queries) {
   }
 }
 
-/* So many queries that lists come in several parts, and answers are made of some while others come. A bad query
- * and a device that is lost between two parts end that, and nobody waits for ever. */
+/* So many queries that lists come in several parts, and answers are made of some while others come.
+ * A bad query and a device that is lost between two parts end that, and nobody waits for ever. */
 TEST(lists_in_parts) {
   kf_twin_state *twin = device_twin();
   AUTO(problem) p = make_problem(kind_named("gaussian"), 50, 8, 14000, 3);

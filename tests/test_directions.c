@@ -182,8 +182,8 @@ static void map_of_curve(const kf_directions *d, const double *vectors, size_t n
         t[l * n + i] += d->u[l * n + k] * d->scale[k] * vectors[k * n + i];
 }
 
-/* The factor whitens as well as eigenvectors do, however little lambda helps, and both find the same
- * gamma; with columns as different as S_w has them before they are scaled. */
+/* The factor whitens as well as eigenvectors do, however little lambda helps, and both find the
+ * same gamma; with columns as different as S_w has them before they are scaled. */
 TEST(two_ways) {
   enum { D = 64 };
   AUTO(kf_ctx) *ctx = test_ctx(2, KF_ISA_AUTO);

@@ -1,5 +1,5 @@
-/* test_embed.c - pictures to a data set, as the library does it: what is reported, what is told and what
- * is refused. Sessions with kills, locks and full disks are in tests/cli/test_embed.py. */
+/* test_embed.c - pictures to a data set, as the library does it: what is reported, what is told and
+ * what is refused. Sessions with kills, locks and full disks are in tests/cli/test_embed.py. */
 #include "files.h"
 
 #include "encode/shards.h"
@@ -235,8 +235,8 @@ TEST(stops_and_goes_on) {
   assert_string_equal(told, first); /* said by the run before, and said again */
   assert_same_file(at("o.safetensors"), at("one.safetensors"));
 
-  /* A shard with bad pictures is no use to a run that wants all of them, and stays for one that can do
-   * without. */
+  /* A shard with bad pictures is no use to a run that wants all of them, and stays for one that can
+   * do without. */
   begin();
   seen.stop_at = 8;
   assert_int_equal(kf_embed(ctx, encoder, list, &options, at("o.safetensors"), NULL),
@@ -265,7 +265,8 @@ TEST(stops_and_goes_on) {
   assert_false(there("n.safetensors.parts"));
 }
 
-/* A shard that goes before the file is put together is missed, and the others serve the next run. */
+/* A shard that goes before the file is put together is missed, and the others serve the next
+ * run. */
 TEST(shards_that_go) {
   AUTO(kf_pictures) *list = make_pictures(10, -1);
   kf_embed_options options = {.shard = 3};
@@ -310,7 +311,7 @@ TEST(what_is_refused) {
   assert_int_equal(test_entries(folder), 1);
 }
 
-/* --- shards -------------------------------------------------------------------------------------- */
+/* --- shards ----------------------------------------------------------------------------------- */
 
 /* A shard is taken for what it is: of its run, its place and its pictures, and sound. */
 TEST(shards_are_checked) {

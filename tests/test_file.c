@@ -369,8 +369,8 @@ TEST(unlabelled_and_unknown) {
   }
 }
 
-/* Rows of some classes: their numbers and names stay, what is unlabelled goes, and the error of a bad
- * row names its place in the file. */
+/* Rows of some classes: their numbers and names stay, what is unlabelled goes, and the error of a
+ * bad row names its place in the file. */
 TEST(only) {
   const char *rows = write_npy("rows.npy", "<f4", "(3, 2)", six, 24);
   const char *labels[] = {write_text("o.txt", "c\na\nc\n")};

@@ -1,5 +1,5 @@
-/* test_fuse.c - models with text: scores by the definition, classes with only text or only rows, and
- * the weight of prototypes against text, chosen as if by fitting again without each row. */
+/* test_fuse.c - models with text: scores by the definition, classes with only text or only rows,
+ * and the weight of prototypes against text, chosen as if by fitting again without each row. */
 #include "world.h"
 
 #include "choose/choose.h"
@@ -457,7 +457,7 @@ TEST(refused) {
   kf_model_free(fused);
 }
 
-/* --- classes on one side only ------------------------------------------------------------------ */
+/* --- classes on one side only ----------------------------------------------------------------- */
 
 typedef struct notes {
   char text[2048];

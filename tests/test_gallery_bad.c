@@ -1,5 +1,5 @@
-/* test_gallery_bad.c - gallery files that are damaged, invalid, or change while they are in use. Rules of
- * their contents are in test_rules.c. */
+/* test_gallery_bad.c - gallery files that are damaged, invalid, or change while they are in use.
+ * Rules of their contents are in test_rules.c. */
 #include "world.h"
 
 #include "files.h"

@@ -1,4 +1,5 @@
-/* test_gallery_live.c - galleries that live: rows added, removed and replaced in files beside them. */
+/* test_gallery_live.c - galleries that live: rows added, removed and replaced in files beside
+ * them. */
 #include "galleries.h"
 
 #include <fcntl.h>
@@ -14,7 +15,7 @@ static const char *lasting(const char *name) {
   return path;
 }
 
-/* --- a gallery and what it should hold ---------------------------------------------------------- */
+/* --- a gallery and what it should hold -------------------------------------------------------- */
 
 typedef struct life {
   world w;
@@ -254,7 +255,7 @@ TEST(lives) {
         live_through(seed++, metrics[m], (kf_dtype)dtype, mapped);
 }
 
-/* --- what is written ----------------------------------------------------------------------------- */
+/* --- what is written -------------------------------------------------------------------------- */
 
 static uint64_t size_of(const char *path) {
   struct stat info;
@@ -293,7 +294,7 @@ TEST(cost) {
   assert_true(sizes[0] < 50 * (DIM * 4 + 4 + 8 + 8) + 1000);
 }
 
-/* --- left-overs, damage and lies ------------------------------------------------------------------ */
+/* --- left-overs, damage and lies -------------------------------------------------------------- */
 
 static kf_status open_it(const char *path) {
   AUTO(kf_gallery) *g = NULL;
@@ -378,7 +379,8 @@ TEST(missing_and_damaged) {
   const char *path = l.path;
   kf_data *data;
   assert_error(ctx, KF_ERR_DATA, "the file is damaged", kf_data_open(ctx, &path, 1, NULL, &data));
-  /* What a killed process has left goes with the next change; names of other files are nothing to us. */
+  /* What a killed process has left goes with the next change; names of other files are nothing to
+   * us. */
   char left[700];
   snprintf(left, sizeof left, "%.*s.%s.0123456789abcdef.part",
            (int)(strrchr(first, '/') + 1 - first), first, strrchr(first, '/') + 1);
@@ -550,7 +552,7 @@ TEST(several) {
   }
 }
 
-/* --- while others read ----------------------------------------------------------------------------- */
+/* --- while others read ------------------------------------------------------------------------ */
 
 enum { MANY = 40, ROWS_READ = 60 + 2 * MANY }; /* more changes than stay open */
 
@@ -591,8 +593,8 @@ static int names_like(const char *where, const char *beginning) {
   return n;
 }
 
-/* Whatever becomes of the gallery, those who have opened it read it as it was. The last of them removes what
- * was kept for them. */
+/* Whatever becomes of the gallery, those who have opened it read it as it was. The last of them
+ * removes what was kept for them. */
 TEST(read_on) {
   static const char *const ways[] = {"compact", "compact twice", "write again", "same bytes"};
   static reading before, after;

@@ -102,8 +102,8 @@ TEST(map_first) {
   }
 }
 
-/* A gallery in f16 or bf16 is one of the rounded rows, to the bit: with every metric, with a map or without,
- * from disk, in memory, and when it is asked with its own rows. */
+/* A gallery in f16 or bf16 is one of the rounded rows, to the bit: with every metric, with a map or
+ * without, from disk, in memory, and when it is asked with its own rows. */
 TEST(as_rounded) {
   enum { K = 9 };
   AUTO(world) w = make_world(300, DIM, CLASSES, 2, 21), q = make_world(60, DIM, CLASSES, 2, 22);

@@ -96,8 +96,8 @@ TEST(choice_from_a_sample) {
   assert_true(c->points[0].lambda == 0);
 }
 
-/* Hits counted in parts are those of all rows; which rows are hits is known; and what the best loses
- * follows from that. */
+/* Hits counted in parts are those of all rows; which rows are hits is known; and what the best
+ * loses follows from that. */
 TEST(hits_in_parts) {
   enum { ROWS = 19000, POINTS = 3 }; /* 6,250 rows, twice as many, and the rest */
   AUTO(world) w = make_world(ROWS, 6, 5, 2, 31);
@@ -151,8 +151,9 @@ TEST(hits_in_parts) {
   }
 }
 
-/* Where lambda matters little, a part of the rows is enough. With labels that mean nothing, lambdas go wrong on
- * different rows, and all rows are taken. Either way the choice loses little against that of all rows. */
+/* Where lambda matters little, a part of the rows is enough. With labels that mean nothing, lambdas
+ * go wrong on different rows, and all rows are taken. Either way the choice loses little against
+ * that of all rows. */
 TEST(choice_of_enough_rows) {
   enum { ROWS = 26000 };
   const struct {

@@ -316,8 +316,8 @@ static void check_small_products(const kf_kernels *fast, const kf_kernels *plain
   }
 }
 
-/* One rounding without an instruction for it: numbers of all sizes, cancellation, ties and what is nearly
- * one, sums that overflow and underflow. */
+/* One rounding without an instruction for it: numbers of all sizes, cancellation, ties and what is
+ * nearly one, sums that overflow and underflow. */
 TEST(fused_by_parts) {
   enum { N = 300000 };
   uint64_t seed = 11;

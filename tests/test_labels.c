@@ -1,5 +1,5 @@
-/* test_labels.c - the order of files, which label file belongs to which data file, tables and strings as
- * labels, and files that are given twice. */
+/* test_labels.c - the order of files, which label file belongs to which data file, tables and
+ * strings as labels, and files that are given twice. */
 #include "files.h"
 
 #include "file/file_internal.h"
@@ -213,8 +213,8 @@ TEST(label_folders_that_do_not_fit) {
                 "s_7.npy");
 }
 
-/* Label files one by one keep to the order of the paths, which must not be sorted then; next to a folder,
- * whose order is not the caller's, it is told. */
+/* Label files one by one keep to the order of the paths, which must not be sorted then; next to a
+ * folder, whose order is not the caller's, it is told. */
 TEST(labels_one_by_one) {
   write_twelve();
   const char *const paths[] = {at("s/s_10.npy"), at("s/s_9.npy")};

@@ -83,7 +83,7 @@ TEST(eigen_special) {
   check_eigen(n, a); /* huge, rank seven, exact multiplicities */
 }
 
-/* --- hard matrices of any size; `at` is one element of a symmetric one ------------------------- */
+/* --- hard matrices of any size; `at` is one element of a symmetric one ------------------------ */
 
 static double pick(size_t i, uint64_t salt) { /* in [-1, 1) */
   uint64_t seed = (i + 1) * 0x9e3779b97f4a7c15u ^ salt;

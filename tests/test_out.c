@@ -1,6 +1,6 @@
-/* test_out.c - the one writer of files: what a status means for the file, whatever call of the system
- * fails; several files together; locks; links and modes. The calls of the system are replaced here by
- * ones that can be told to fail. */
+/* test_out.c - the one writer of files: what a status means for the file, whatever call of the
+ * system fails; several files together; locks; links and modes. The calls of the system are
+ * replaced here by ones that can be told to fail. */
 #include "base/base.h"
 #include "test.h"
 
@@ -11,7 +11,7 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
-/* --- calls that fail on demand ----------------------------------------------------------------- */
+/* --- calls that fail on demand ---------------------------------------------------------------- */
 
 enum { FSYNC, RENAME, LINK, LINKAT, FLOCK, N_CALLS };
 static struct {
@@ -50,7 +50,7 @@ REPLACED int flock(int fd, int operation) {
   return fails(FLOCK) ? -1 : (int)syscall(SYS_flock, fd, operation);
 }
 
-/* --- what is shared ---------------------------------------------------------------------------- */
+/* --- what is shared --------------------------------------------------------------------------- */
 
 static const char *folder;
 static kf_ctx *ctx;
@@ -105,10 +105,10 @@ static kf_status save(const char *path, const char *text) {
   return kf_output_commit(ctx, output);
 }
 
-/* --- what a status means ----------------------------------------------------------------------- */
+/* --- what a status means ---------------------------------------------------------------------- */
 
-/* The folder is synced after the rename: whatever happens then, the new file is in its place, so the
- * call must not say that it is not. */
+/* The folder is synced after the rename: whatever happens then, the new file is in its place, so
+ * the call must not say that it is not. */
 TEST(folder_that_cannot_be_synced) {
   write_text(at("x"), "old");
   let_fail(FSYNC, 1, EIO, 100);
@@ -174,7 +174,7 @@ TEST(errors_stay) {
   kf_output_free(NULL);
 }
 
-/* --- several files ----------------------------------------------------------------------------- */
+/* --- several files ---------------------------------------------------------------------------- */
 
 static kf_status save_three(void) {
   static const char *const names[] = {"a", "b", "c"};
@@ -238,7 +238,7 @@ TEST(nothing_before_the_end) {
   assert_ok(ctx, save(at("a"), "never"));
 }
 
-/* --- locks ------------------------------------------------------------------------------------- */
+/* --- locks ------------------------------------------------------------------------------------ */
 
 static kf_status replace(const char *path, const char *text, kf_guard *guard) {
   kf_err err;
@@ -308,7 +308,7 @@ TEST(waiting) {
   kf_guard_release(&second);
 }
 
-/* --- rows that are added ------------------------------------------------------------------------- */
+/* --- rows that are added ---------------------------------------------------------------------- */
 
 static kf_status add_row(kf_ctx *own, const char *gallery, float number,
                          const kf_gallery_options *more) {
@@ -358,7 +358,8 @@ TEST(the_same_batch) {
   assert_int_equal(rows_of(path), 72);
   assert_int_equal(test_entries(folder), 2); /* with the folder of changes */
 
-  /* A failed sync of the folder is no reason to add it again, and if someone does, nothing happens. */
+  /* A failed sync of the folder is no reason to add it again, and if someone does, nothing
+   * happens. */
   let_fail(FSYNC, 1, EIO, 1);
   assert_ok(ctx, add_row(ctx, path, 99, NULL));
   assert_ok(ctx, add_row(ctx, path, 99, NULL));
@@ -402,7 +403,7 @@ TEST(many_at_once) {
   assert_int_equal(test_entries(folder), 2);
 }
 
-/* --- links and modes --------------------------------------------------------------------------- */
+/* --- links and modes -------------------------------------------------------------------------- */
 
 TEST(dangling_links) {
   struct stat info;

@@ -45,8 +45,8 @@ static void by_hand(const problem *p, int raw, const double *scores, double *out
   for (int k = 0; k < K; k++) out[k] /= sum;
 }
 
-/* Prototypes that are the rows of the model are not copied; of some classes, or at other lengths, they are
- * made, in the order of the classes. */
+/* Prototypes that are the rows of the model are not copied; of some classes, or at other lengths,
+ * they are made, in the order of the classes. */
 TEST(prototypes_are_not_copied) {
   for (int raw = 0; raw < 2; raw++) {
     AUTO(problem) p = make_problem(2, KF_ISA_AUTO, raw);
@@ -72,8 +72,8 @@ TEST(prototypes_are_not_copied) {
   }
 }
 
-/* A classifier answers call after call as one call does, whatever the rows of a call; no rows are no
- * error, and what is missing is. */
+/* A classifier answers call after call as one call does, whatever the rows of a call; no rows are
+ * no error, and what is missing is. */
 TEST(in_many_calls) {
   static double scores[N * K], got[N * K], want[N * K], odds[N * K], want_odds[N * K];
   static int32_t classes[N * K], want_classes[N * K];
@@ -445,8 +445,8 @@ TEST(many_classes) {
   }
 }
 
-/* Fewer dimensions: some rows of one fold find about the temperature that many rows of all find. Each
- * class has as many rows as there are folds, so a row in each. */
+/* Fewer dimensions: some rows of one fold find about the temperature that many rows of all find.
+ * Each class has as many rows as there are folds, so a row in each. */
 TEST(many_classes_fewer_dimensions) {
   AUTO(world) w = many_world();
   double found[3];

@@ -193,7 +193,8 @@ TEST(names_and_pictures) {
       "class=\"tip end\" x=\"466\" y=\"14\">α = 0.01<",
       "<td>text and prototypes</td>",
       "by text and prototypes together, <b>0</b> are always right"};
-  /* What the curves of the three figures are of: colours 0, 1 and 2 are prototypes, both and text. */
+  /* What the curves of the three figures are of: colours 0, 1 and 2 are prototypes, both and
+   * text. */
   static const char *const drawn[] = {
       "line s1\" d=\"M40 87.5L182 85.5L249.8 83.5L324 81.6L466 79.6\"",
       "f1\" x=\"257.8\" y=\"87.5\">65.33<",

@@ -1,5 +1,6 @@
 /* test_rules.c - files with a right checksum and nonsense inside: for every rule of the table
- * (src/file/rules.c) a file that breaks it alone is refused by name, and docs/formats.md lists it. */
+ * (src/file/rules.c) a file that breaks it alone is refused by name, and docs/formats.md lists
+ * it. */
 #include "world.h"
 
 #include "files.h"
@@ -7,7 +8,7 @@
 
 enum { D = 4, L = 3, K = 6, N = 40, MOST_EDITS = 4 };
 
-/* --- good files -------------------------------------------------------------------------------- */
+/* --- good files ------------------------------------------------------------------------------- */
 
 /* Classes a to d have rows, e none, f neither rows nor text; a, b and e have text. */
 static const char *const names[K] = {"a", "b", "c", "d", "e", "f"};
@@ -105,7 +106,7 @@ static kf_status load(const char *base, const char *path) {
   return status;
 }
 
-/* --- bad ones ---------------------------------------------------------------------------------- */
+/* --- bad ones --------------------------------------------------------------------------------- */
 
 typedef struct edit {
   enum { NOTHING, ELEMENT, VALUE, WITHOUT, HIDDEN } how;
@@ -354,7 +355,7 @@ static const char *break_file(const char *base, const edit edits[MOST_EDITS]) {
   return path;
 }
 
-/* --- tests ------------------------------------------------------------------------------------- */
+/* --- tests ------------------------------------------------------------------------------------ */
 
 TEST(good_files) {
   static const char *const bases[] = {SHRUNK, FUSED, RAW, STATS, MAPPED, PLAIN, DATASET};

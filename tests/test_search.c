@@ -132,10 +132,10 @@ TEST(squares_of_distances_decide) {
 
 /* --- every way of asking --------------------------------------------------------------------- */
 
-/* --- leading directions ------------------------------------------------------------------------ */
+/* --- leading directions ----------------------------------------------------------------------- */
 
-/* A first pass over some directions gives the same answers, whatever these are worth: few and nearly
- * all, with threads, batches, rows left out and rows in f16. */
+/* A first pass over some directions gives the same answers, whatever these are worth: few and
+ * nearly all, with threads, batches, rows left out and rows in f16. */
 TEST(leading_directions) {
   static const uint32_t ks[] = {1, 15, 200};
   for (size_t i = 0; i < N_KINDS; i++)
@@ -504,8 +504,8 @@ TEST(resident_rows) {
   }
 }
 
-/* An index in place fetches from its source again and passes its errors on; one with its own rows does
- * not, and takes more memory. */
+/* An index in place fetches from its source again and passes its errors on; one with its own rows
+ * does not, and takes more memory. */
 TEST(source_that_breaks_later) {
   for (kf_isa isa = KF_ISA_PLAIN; isa <= KF_ISA_AMX; isa++)
     for (unsigned threads = 1; threads <= 5 && test_has_isa(isa); threads += 2)
@@ -601,9 +601,9 @@ TEST(first_pass_filters) {
     }
 }
 
-/* Floors are guessed for many queries, from some that are spread over all of them. Here these are all of
- * a kind whose neighbours come late, and the others of one whose neighbours come first: their guesses are
- * far too high, so that they must be searched again. */
+/* Floors are guessed for many queries, from some that are spread over all of them. Here these are
+ * all of a kind whose neighbours come late, and the others of one whose neighbours come first:
+ * their guesses are far too high, so that they must be searched again. */
 TEST(guesses_that_are_wrong) {
   enum { N = 33000, DIM = 8, QUERIES = 960, K = 5, SPREAD = QUERIES / 96 };
   AUTOFREE float *rows = malloc(sizeof(float) * N * DIM),
@@ -642,7 +642,8 @@ TEST(guesses_that_are_wrong) {
   for (int i = 0; i < 2; i++) free(found[i]), free(scores[i]);
 }
 
-/* A list without the rows below its guess passes the guess on: with a lower one, the answer would seem whole. */
+/* A list without the rows below its guess passes the guess on: with a lower one, the answer would
+ * seem whole. */
 TEST(guesses_of_merged_lists) {
   double lower[2][1];
   kf_shortlist list = {.lower = lower[0]}, other = {.lower = lower[1]};

@@ -1,5 +1,5 @@
-/* test_text_search.c - text as queries of galleries: what the text mean does, the report about queries
- * that look like text, the mean itself, and the reader of texts. */
+/* test_text_search.c - text as queries of galleries: what the text mean does, the report about
+ * queries that look like text, the mean itself, and the reader of texts. */
 #include "galleries.h"
 
 #define MODELS KOOFU_SOURCE_DIR "/tests/golden/models/"

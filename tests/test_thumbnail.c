@@ -1,5 +1,5 @@
-/* test_thumbnail.c - small copies of pictures: what is in the URI is the picture, shrunk and the right
- * way up; what cannot be read fails and leaves nothing. */
+/* test_thumbnail.c - small copies of pictures: what is in the URI is the picture, shrunk and the
+ * right way up; what cannot be read fails and leaves nothing. */
 #include "files.h"
 
 #include "encode/encode.h"

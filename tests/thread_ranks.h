@@ -1,5 +1,5 @@
-/* thread_ranks.h - ranks that are threads of one process: a communicator without MPI, and a runner of
- * sessions, each of which must give the same bytes on every rank. */
+/* thread_ranks.h - ranks that are threads of one process: a communicator without MPI, and a runner
+ * of sessions, each of which must give the same bytes on every rank. */
 #ifndef KF_THREAD_RANKS_H
 #define KF_THREAD_RANKS_H
 
@@ -94,7 +94,7 @@ static inline uint32_t thread_progress(void *self, uint64_t stage, uint64_t done
   return failed;
 }
 
-/* --- sessions ------------------------------------------------------------------------------------ */
+/* --- sessions --------------------------------------------------------------------------------- */
 
 /* What a session has found: any bytes. */
 typedef struct session_log {

@@ -71,7 +71,8 @@ class Page:
         self.tab, self.url, self.axe = tab, url, axe
         self.host = url.split("//")[1].rstrip("/")
         self.where = ""
-        # What the console may say: Chromium's advice, since the tests read pixels; tests add the errors they cause.
+        # What the console may say: Chromium's advice, since the tests read pixels; tests add the
+        # errors they cause.
         self.expected = ["willReadFrequently"]
 
     def open(self, place, width, height, scheme="light", still=False):

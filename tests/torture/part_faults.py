@@ -55,9 +55,10 @@ HOWS = {  # errors of each kind of call; 'short': fewer bytes than asked for
     "socket": (errno.EMFILE, errno.EACCES),
 }
 INTERCEPTED = {"memory": ("malloc", "calloc", "realloc", "posix_memalign", "aligned_alloc", "memalign")}
-# Functions of the C library that can fail and that the library of faults does not know. A program that imports one of
-# them does something that no fault reaches: it must be added there first. (dlopen is not among them: no session opens a
-# device, and plug-ins that cannot be opened are the matter of test_device.c and cli/test_device.py.)
+# Functions of the C library that can fail and that the library of faults does not know. A program
+# that imports one of them does something that no fault reaches: it must be added there first.
+# (dlopen is not among them: no session opens a device, and plug-ins that cannot be opened are the
+# matter of test_device.c and cli/test_device.py.)
 UNKNOWN = ("creat", "fopen", "fopen64", "freopen", "fread", "getline", "getdelim", "fgets", "readv", "writev", "preadv", "pwritev",
            "sendfile", "copy_file_range", "splice", "truncate", "fallocate", "sync_file_range", "syncfs", "msync", "mremap", "tmpfile",
            "mkstemp", "mkdtemp", "mkstemps", "mkostemps", "linkat2", "symlinkat", "mkdirat", "scandir", "nftw", "fts_open", "lockf",

@@ -250,7 +250,8 @@ def main():
     global LAB
     options = parse()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # and tidy up
-    # In memory, if there is such a file system: a run writes hundreds of thousands of files, and syncs each.
+    # In memory, if there is such a file system: a run writes hundreds of thousands of files, and
+    # syncs each.
     root = options.work or ("/dev/shm" if os.access("/dev/shm", os.W_OK) else tempfile.gettempdir())
     folder = tempfile.mkdtemp(prefix="koofu-torture-", dir=root)
     try:
