@@ -1,4 +1,4 @@
-/* tiles.h - the checks of a moment kernel against the definition, shared by test_kernel.c (real
+/* tiles.h - compares a moment kernel with its definition, shared by test_kernel.c (real
  * instructions) and test_amx.c (emulated tiles). */
 #ifndef KF_TEST_TILES_H
 #define KF_TEST_TILES_H
@@ -13,7 +13,7 @@ static inline void check_tiles(const kf_moment_kernel *m, const int32_t *x, size
   char *packed = kf_alloc(panels, m->panel_size);
   int64_t *sums = kf_alloc(m->edge * m->edge, sizeof *sums);
   assert_true(packed != NULL && sums != NULL);
-  memset(packed, 0x5a, panels * m->panel_size); /* what is not packed must not be read */
+  memset(packed, 0x5a, panels * m->panel_size); /* the kernel must not read what was not packed */
   for (size_t p = 0; p < panels; p++) {
     size_t cut = n / 3 / m->step * m->step; /* in two pieces */
     m->pack(x, cut, dim, p, 0, packed + p * m->panel_size);
@@ -56,7 +56,7 @@ static inline void check_random_tiles(const kf_moment_kernel *m) {
     }
 }
 
-/* Values at which a digit or a partial sum would be the first to overflow. */
+/* The values at which a digit or a partial sum overflows first. */
 static inline void check_extreme_tiles(const kf_moment_kernel *m) {
   const int32_t values[] = {KF_FIXED_ONE,
                             -KF_FIXED_ONE,
