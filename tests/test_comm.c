@@ -1,5 +1,5 @@
-/* test_comm.c - ranks that share out the work: the same bytes whatever their number, and one error
- * whoever fails. The ranks are threads (thread_ranks.h). */
+/* test_comm.c - work divided among ranks: the same bytes on any number of ranks, and one error
+ * whichever rank fails. The ranks are threads (thread_ranks.h). */
 #include "base/base.h"
 #include "thread_ranks.h"
 
@@ -21,7 +21,7 @@ static const char *in_folder(const char *name) {
   return path;
 }
 
-/* Rows of a session, which every rank opens for itself. */
+/* The data of a session, which every rank opens itself. */
 typedef struct inputs {
   kf_data *train, *test;
   kf_text *text;
@@ -76,7 +76,7 @@ static kf_status count_rows(kf_ctx *ctx, void *argument, session_log *log) {
   for (int raw = 0; raw < 2; raw++) {
     kf_stats_options o = {.normalize = raw ? KF_OFF : KF_ON};
     TRY(kf_stats_new_from_data(ctx, in.train, &o, &stats));
-    /* More rows than there are; those that were there before count once. */
+    /* Adding rows to merged statistics: earlier rows must count once. */
     kf_status status = kf_data_get(ctx, in.train, 3, 5, rows, labels);
     if (status == KF_OK) status = kf_stats_add(ctx, stats, rows, labels, 5);
     kf_status noted = note_stats(ctx, stats, log);
@@ -88,7 +88,7 @@ static kf_status count_rows(kf_ctx *ctx, void *argument, session_log *log) {
 
 TEST(statistics_are_the_same) { assert_same_on_ranks(count_rows, NULL); }
 
-/* Each rank reads its share of the rows, and no others. */
+/* Each rank reads only its share of the rows. */
 typedef struct counted_rows {
   pthread_mutex_t lock;
   uint64_t brought; /* by all ranks */
@@ -122,7 +122,7 @@ TEST(rows_are_read_once) {
   assert_int_equal(counted.brought, 2 * 1000);
 }
 
-/* Blocks of queries: every rank has all rows, and each is read on one rank. */
+/* Blocks of queries: every rank gets all rows, but each row is read on one rank only. */
 static kf_status read_counted(kf_ctx *ctx, void *argument, session_log *log) {
   kf_data *data;
   AUTO(kf_reader) *reader = NULL;
@@ -143,10 +143,10 @@ static kf_status read_counted(kf_ctx *ctx, void *argument, session_log *log) {
 TEST(queries_are_read_once) {
   static counted_rows counted = {PTHREAD_MUTEX_INITIALIZER, 0};
   assert_same_on_ranks(read_counted, &counted);
-  assert_int_equal(counted.brought, 6 * 1000); /* alone, and on five numbers of ranks */
+  assert_int_equal(counted.brought, 6 * 1000); /* without ranks, and on five numbers of ranks */
 }
 
-/* Bad rows that are skipped, fewer rows than ranks. */
+/* Skipped bad rows, and fewer rows than ranks. */
 static kf_status count_few(kf_ctx *ctx, void *argument, session_log *log) {
   const uint64_t n = *(const uint64_t *)argument;
   float rows[200 * 3];
@@ -179,11 +179,11 @@ TEST(few_and_bad_rows_are_the_same) {
   for (size_t i = 0; i < 4; i++) assert_same_on_ranks(count_few, (void *)(uintptr_t)&sizes[i]);
 }
 
-/* Enough rows that lambda is chosen from parts of them: from one where it hardly matters, and from
- * all where labels mean little. */
+/* Enough rows for lambda to be chosen from parts of them: from one part where lambda hardly
+ * matters, from all where labels mean little. */
 typedef struct parts_case {
   double signal;
-  uint64_t n; /* rows that it took */
+  uint64_t n; /* rows that were used */
 } parts_case;
 
 enum { MANY = 13000, COLUMNS = 5 };
@@ -438,7 +438,7 @@ static kf_status search_all(kf_ctx *ctx, const kf_gallery *g, const kf_data *tes
   return KF_OK;
 }
 
-/* Every rank writes what it is asked to; only rank 0 does. */
+/* Every rank calls the writers; only rank 0 writes. */
 static kf_status write_all(kf_ctx *ctx, void *argument, session_log *log) {
   (void)argument;
   const char *path = in_folder("gallery.safetensors"), *more = in_folder("more.safetensors");
@@ -491,7 +491,7 @@ static kf_status load_each(kf_ctx *ctx, void *argument, session_log *log) {
   return status;
 }
 
-/* Rank 0 sees it as rank 1 does, but later. */
+/* Rank 0 sees the gallery that rank 1 sees, but later. */
 static void *change_first(void *argument) {
   nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL);
   rename(in_folder("third.safetensors"), in_folder(seen_at_first[0]));
@@ -531,7 +531,7 @@ static kf_status load_gallery(kf_ctx *ctx, void *argument, session_log *log) {
   return KF_OK;
 }
 
-/* Rank 0 alone looks for damage; all hear of it. */
+/* Only rank 0 checks for damage; all ranks fail. */
 TEST(damaged_galleries_are_refused) {
   const char *path = in_folder("gallery.safetensors");
   AUTO(kf_ctx) *ctx = test_ctx(1, KF_ISA_AUTO);
@@ -551,8 +551,8 @@ static void note_ranges(session_log *log, kf_ranges *r) {
   kf_ranges_free(r);
 }
 
-/* All rows within a limit that some of them have exactly, of all rows and of one class; and
- * groups. */
+/* All rows within a limit that some rows meet exactly, among all rows and one class; and unique
+ * rows. */
 static kf_status search_within(kf_ctx *ctx, const kf_gallery *g, const float *queries, uint64_t n,
                                double limit, const int64_t *leave_out, session_log *log) {
   static const char *const odd[] = {"1"};
@@ -579,8 +579,7 @@ static kf_status search_within(kf_ctx *ctx, const kf_gallery *g, const float *qu
   return KF_OK;
 }
 
-/* Rows that are nearly or quite as near as others, on different ranks: the order is exact all the
- * same. */
+/* Ties and near ties between rows of different ranks: the order is still exact. */
 static kf_status search_ties(kf_ctx *ctx, void *argument, session_log *log) {
   enum { N = 60, D = 6, QUERIES = 20 };
   static const kf_metric metrics[] = {KF_METRIC_COSINE, KF_METRIC_EUCLIDEAN, KF_METRIC_INNER};
@@ -593,7 +592,7 @@ static kf_status search_ties(kf_ctx *ctx, void *argument, session_log *log) {
   (void)argument;
   const char *path = in_folder("ties.safetensors");
   for (int i = 0; i < N * D; i++) rows[i] = (float)(1 + test_random(&state) % 3);
-  for (int i = 0; i < N; i += 3) /* all but the same as the row before */
+  for (int i = 0; i < N; i += 3) /* almost equal to the row before */
     rows[i * D + 2] = nextafterf(rows[(i > 0 ? i - 1 : N - 1) * D + 2], 9);
   for (int i = 0; i < QUERIES * D; i++) queries[i] = (float)(1 + test_random(&state) % 4);
   for (int i = 0; i < QUERIES; i++) leave_out[i] = (int64_t)(test_random(&state) % N);
@@ -615,7 +614,7 @@ static kf_status search_ties(kf_ctx *ctx, void *argument, session_log *log) {
       TRY(kf_gallery_search_itself(ctx, g, 0, N, ks[t], found, scores, NULL));
       note(log, found, (size_t)N * ks[t] * sizeof *found);
     }
-    static const uint32_t places[] = {0, 5, 40}; /* whose scores are limits: few, some, many rows */
+    static const uint32_t places[] = {0, 5, 40}; /* of scores that are limits: few to many rows */
     for (int t = 0; t < 3; t++)
       TRY(search_within(ctx, g, queries, QUERIES, scores[(size_t)7 * (N - 1) + places[t]],
                         leave_out, log));
@@ -625,7 +624,7 @@ static kf_status search_ties(kf_ctx *ctx, void *argument, session_log *log) {
 
 TEST(ties_are_the_same) { assert_same_on_ranks(search_ties, NULL); }
 
-/* Files longer than a round, with bad rows left out. argument: whether it is a gallery. */
+/* Files longer than one round of gathering, without bad rows. argument: whether it is a gallery. */
 static kf_status write_long(kf_ctx *ctx, void *argument, session_log *log) {
   enum { N = 5000, LONG = 2048 };
   const bool *gallery = argument;
@@ -645,8 +644,8 @@ static kf_status write_long(kf_ctx *ctx, void *argument, session_log *log) {
   return kf_agree(ctx, KF_OK, NULL);
 }
 
-/* Ranks write the rows of a data set themselves; those of a gallery, which has a checksum, go to
- * rank 0. */
+/* Ranks write the rows of a data set themselves; the rows of a gallery, which has a checksum, go
+ * through rank 0. */
 TEST(long_files_are_the_same) {
   for (int i = 0; i < 2; i++) {
     bool gallery = i == 1;
@@ -753,7 +752,7 @@ TEST(ranks_may_have_their_own_files) {
   }
 }
 
-/* What needs all rows everywhere says so. */
+/* Calls that need all rows on every rank say so. */
 static kf_status search_parts(kf_ctx *ctx, void *argument, session_log *log) {
   (void)log;
   AUTO(kf_data) *data = NULL;
@@ -772,8 +771,7 @@ TEST(some_calls_need_all_rows) {
 
 /* --- checkpoints ------------------------------------------------------------------------------ */
 
-/* Statistics of a file, with what earlier runs have kept in the folder that is the argument; NULL:
- * nothing is kept. */
+/* Statistics of a file with checkpoints in the folder `argument`; NULL: without. */
 static kf_status count_kept(kf_ctx *ctx, void *argument, session_log *log) {
   const char *path = in_folder("data.safetensors");
   AUTO(kf_data) *data = NULL;
@@ -809,12 +807,12 @@ TEST(checkpoints_are_taken_up) {
   AUTO(session_log) alone = found_alone(count_kept, NULL);
   assert_found(4, count_kept, parts, &alone);
   assert_int_equal(list_files(parts, names), 4);
-  /* Some is lost, some is damaged: other ranks do it again. */
+  /* Lost and damaged checkpoints are computed again, by other ranks. */
   assert_int_equal(unlink(test_path(parts, names[0])), 0);
   assert_found(3, count_kept, parts, &alone);
   spoil(test_path(parts, names[1]));
   assert_found(2, count_kept, parts, &alone);
-  /* Nothing is left to do: what is kept is all there is. */
+  /* With everything kept, nothing is computed or written. */
   size_t n = list_files(parts, names);
   assert_true(n > 4);
   assert_found(7, count_kept, parts, &alone);
@@ -825,7 +823,7 @@ TEST(checkpoints_are_taken_up) {
   assert_memory_equal(again.bytes, alone.bytes, alone.n);
 }
 
-/* Other data have other files; what is kept of one is not taken for the other. */
+/* Different data get different checkpoints, which are never mixed up. */
 TEST(checkpoints_are_of_their_data) {
   char parts[300], names[16][64];
   snprintf(parts, sizeof parts, "%s/parts", folder);
@@ -847,10 +845,10 @@ TEST(checkpoints_are_of_their_data) {
 
 enum { WIDE = 512, SHARE = 2048 }; /* a batch of statistics is 128 rows of this width */
 
-/* One rank's rows of a data set, which all ranks walk through at a pace that the test sets. */
+/* A rank's rows of a data set that all ranks read at a pace set by the test. */
 typedef struct walk {
   thread_rank *rank;
-  atomic_ullong *reported; /* the first progress of rank 0 that is more than nothing */
+  atomic_ullong *reported; /* the first progress above 0 that rank 0 reports */
   bool fail;               /* the first row of rank 1 is bad */
   atomic_ullong brought;
 } walk;
@@ -917,7 +915,7 @@ static kf_status report_progress(kf_ctx *ctx, void *argument, session_log *log) 
   return walk_together(ctx, &(walk){.reported = argument});
 }
 
-/* Rank 1 has done all of its rows, rank 0 some, the others nothing. */
+/* Rank 1 has finished, rank 0 has done one batch, the others nothing. */
 TEST(progress_is_of_all_ranks) {
   atomic_ullong reported = 0;
   session of[4] = {{0}};
@@ -935,8 +933,8 @@ static kf_status stop_early(kf_ctx *ctx, void *argument, session_log *log) {
   return status;
 }
 
-/* Rank 1 fails with its first row: those after it stop, those before it have their turn. Rank 2 has
- * one thread; others of a rank work on until all ranks have met. */
+/* Rank 1 fails at its first row: ranks after it stop, rank 0 goes on, since its rows come first.
+ * Checked on rank 2, which has one thread; a second thread would work on until the ranks meet. */
 TEST(others_stop_early) {
   atomic_ullong reported = 0;
   session of[4] = {{0}};
@@ -975,7 +973,7 @@ static kf_status count_bad(kf_ctx *ctx, void *argument, session_log *log) {
   return status;
 }
 
-/* One message: that of the lowest bad row, as in a single process. */
+/* All ranks give the message of the lowest bad row, as a single process does. */
 TEST(one_error_for_all) {
   static const uint64_t rows[] = {0, 130, 300, 499};
   static const char *const places[] = {"row 0", "row 130", "row 300", "row 499"};
@@ -988,7 +986,7 @@ TEST(one_error_for_all) {
   }
 }
 
-/* One rank fails where the others do not wait for it. */
+/* One rank fails where the others do not expect it. */
 static kf_status fail_alone(kf_ctx *ctx, void *argument, session_log *log) {
   (void)argument;
   kf_data *data;
@@ -1002,7 +1000,7 @@ TEST(a_failing_rank_fails_all) {
   assert_fail(4, fail_alone, NULL, KF_ERR_IO, "(rank 2)");
 }
 
-/* Ranks that call different things notice. */
+/* Ranks that make different calls fail. */
 static kf_status go_apart(kf_ctx *ctx, void *argument, session_log *log) {
   if (kf_ctx_rank(ctx) == 1) return kf_agree(ctx, KF_OK, NULL);
   return use_all(ctx, argument, log);
@@ -1012,7 +1010,7 @@ TEST(ranks_that_come_apart_fail) {
   assert_fail(3, go_apart, NULL, KF_ERR_INTERNAL, "are out of step");
 }
 
-/* A rank with another version: its word is changed on the way. */
+/* A rank with another version: the version it sends is changed. */
 static int gather_as_other(void *self, const void *part, void *all, const uint64_t *ends,
                            uint32_t to) {
   char word[256];
@@ -1061,7 +1059,7 @@ TEST(versions_must_agree) {
   }
 }
 
-/* Whichever call of the communicator fails, the session does, with a message and without a leak. */
+/* Whichever communicator call fails, the session fails, with a message and without a leak. */
 TEST(lost_ranks_are_noticed) {
   for (uint64_t fail = 1; fail < 200; fail++) {
     session of[2] = {{.rank = {.fail = fail}}, {.rank = {.fail = fail}}};

@@ -55,7 +55,7 @@ static void clear_problem(problem *p) {
 }
 static inline void auto_problem(problem **p) { clear_problem(*p); }
 
-/* Text of classes [first, first + n). */
+/* Text of classes first … first + n - 1. */
 static kf_text *text_of(problem *p, uint32_t first, uint32_t n) {
   AUTO(kf_data) *data = NULL;
   kf_text *text;
@@ -76,7 +76,7 @@ static double cosine(const double *a, const double *b, int n) {
   return ab / sqrt(aa * bb);
 }
 
-/* The text of a model is the text that it was given. */
+/* A model returns the text that it was given. */
 TEST(text_of_a_model) {
   AUTO(problem) *p = make_problem(1, KF_ISA_AUTO, KF_CENTRE_MEAN);
   kf_text *text = text_of(p, 2, K), *got; /* c02 … c09: c00 and c01 have rows alone */
@@ -101,7 +101,7 @@ TEST(text_of_a_model) {
 
 /* --- scores ----------------------------------------------------------------------------------- */
 
-/* T (x / |x| - centre), in the plainest way. */
+/* T (x / |x| - centre), in plain loops. */
 static void map_row(const kf_model *m, const double *x, double *out) {
   double length = 0;
   for (int i = 0; i < D; i++) length += x[i] * x[i];
@@ -187,7 +187,7 @@ TEST(classes_of_one_side) {
   AUTO(kf_text) *text =
       text_of(p, 2, K + 2); /* c00 and c01 have rows alone, c08 … c11 text alone */
   AUTO(kf_model) *fused = NULL, *wider = NULL, *most = NULL;
-  p->model->temperature = 20; /* of other scores than the fused ones */
+  p->model->temperature = 20; /* for scores other than fused ones */
   p->model->reject_share = 0.9;
   assert_ok(p->ctx, kf_model_new_fused(p->ctx, p->model, text, 0.1, &fused));
   assert_true(fused->temperature == 0 && fused->reject_share == 0);
@@ -201,7 +201,7 @@ TEST(classes_of_one_side) {
     for (int l = 0; l < 7; l++) f += pow((double)fused->fused[k * 7 + (uint32_t)l], 2);
     assert_true(fabs(t - 1) < 1e-5 && fabs(f - 1) < 1e-5);
   }
-  /* All of them can be answers; a part knows its own. */
+  /* All classes can be answers; each part knows its own. */
   const kf_part parts[] = {KF_PART_FUSED, KF_PART_IMAGES, KF_PART_TEXT};
   const uint32_t sizes[] = {K + 4, K, K + 2};
   for (int i = 0; i < 3; i++) {
@@ -242,7 +242,7 @@ TEST(classes_of_one_side) {
                kf_model_new_with_text(p->ctx, p->model, more, &none));
 }
 
-/* If text is a linear function of means, missing text and means are predicted well. */
+/* If text is a linear function of class means, missing text and means are predicted well. */
 TEST(prediction) {
   enum { CLASSES = 60, MISSING = 6 };
   AUTO(world) w = make_world(CLASSES * 6, D, CLASSES, 1, 43);
@@ -471,8 +471,8 @@ static void note(void *user, const char *message) {
   n->n++;
 }
 
-/* Zero-shot models log which classes are on one side only; text may be of other classes altogether.
- * Text that replaces some of a model's logs which of it is new. */
+/* Zero-shot models log classes that are on one side only; text may even be of entirely other
+ * classes. Text that replaces part of a model's text logs which classes are new. */
 TEST(unmatched_classes_are_logged) {
   AUTO(problem) *p = make_problem(1, KF_ISA_AUTO, KF_CENTRE_MEAN);
   AUTO(kf_text) *same = text_of(p, 0, K), *some = text_of(p, 2, K), *others = text_of(p, K, 4);
@@ -509,7 +509,7 @@ TEST(unmatched_classes_are_logged) {
   kf_model_free(fused);
 }
 
-/* A fit needs classes that it can match. */
+/* A fit needs matching classes. */
 TEST(matching_for_a_fit) {
   AUTO(problem) *p = make_problem(1, KF_ISA_AUTO, KF_CENTRE_MEAN);
   AUTO(kf_text) *same = text_of(p, 0, K), *others = text_of(p, K, 4), *numbered = NULL;

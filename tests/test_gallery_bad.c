@@ -26,7 +26,7 @@ static void assert_unloadable(const char *path, const char *cause) {
 #define EUCLID META ",\"metric\":\"euclidean\""
 #define ROWS   "\"embeddings\":{\"dtype\":\"F32\",\"shape\":[2,2],\"data_offsets\":[0,16]}"
 
-/* A file of some metadata, tensors and data, with the right checksum. */
+/* A file of the given metadata, tensors and data, with a correct checksum. */
 static const char *write_sealed(const char *meta, const char *tensors, const void *data, size_t n) {
   char json[2048], digits[17];
   snprintf(json, sizeof json, "{\"__metadata__\":{%s},%s}", meta, tensors);
@@ -43,7 +43,7 @@ static const char *write_sealed(const char *meta, const char *tensors, const voi
   return path;
 }
 
-/* Two rows of two columns, and what follows them. */
+/* Two rows of two columns, and the data after them. */
 typedef struct content {
   float rows[4];
   union {
@@ -62,7 +62,7 @@ TEST(sound_by_hand) {
   kf_gallery *g;
   assert_ok(ctx, kf_gallery_load(ctx, write_sealed(COSINE, ROWS, &good, 16), NULL, &g));
   kf_gallery_free(g);
-  /* Names without labels mean nothing. */
+  /* Names without labels are ignored. */
   const char *path = write_sealed(COSINE ",\"classes\":\"[\\\"a\\\"]\"", ROWS, &good, 16);
   assert_ok(ctx, kf_gallery_load(ctx, path, NULL, &g));
   assert_int_equal(kf_gallery_classes(g), 0);
@@ -200,7 +200,7 @@ TEST(bad_maps) {
   assert_ok(ctx, kf_gallery_load(ctx, with_map(meta, &c), NULL, &g));
   assert_int_equal(kf_gallery_mapped(g), 1);
   kf_gallery_free(g);
-  /* A text mean that is out of all proportion. */
+  /* A text mean that overflows. */
   c.more.map.transform[0] = 1e200;
   c.more.map.transform[1] = -1e200;
   assert_ok(ctx, kf_gallery_load(ctx, with_map(centred, &c), NULL, &g));
@@ -275,7 +275,7 @@ TEST(cut_and_flipped) {
                 "is a koofu gallery, not a koofu model");
 }
 
-/* A damaged gallery is not appended to, and is left as it is. */
+/* A damaged gallery is not appended to and stays unchanged. */
 TEST(append_to_damaged) {
   const char *path = write_gallery("damaged.safetensors");
   size_t size;
@@ -316,7 +316,7 @@ static kf_status eval_itself(const kf_gallery *g) {
   return kf_gallery_eval(ctx, g, NULL, NULL, &counts, &hits, NULL);
 }
 
-/* One byte of a row is another, and the time of change is a moment later. */
+/* Changes one byte of a row and the modification time. */
 static void change(const char *path) {
   int fd = open(path, O_RDWR);
   struct stat info;
@@ -335,12 +335,12 @@ static void cut(const char *path) {
   struct stat info;
   assert_int_equal(stat(path, &info), 0);
   assert_int_equal(truncate(path, info.st_size / 2), 0);
-  int fd = open(path, O_RDWR); /* the size alone must tell */
+  int fd = open(path, O_RDWR); /* the size alone must show it */
   assert_int_equal(futimens(fd, (struct timespec[]){info.st_atim, info.st_mtim}), 0);
   close(fd);
 }
 
-/* The new file has its name, but the gallery goes on reading the old one. */
+/* The name now belongs to another file; the gallery goes on reading the old one. */
 static void replace(const char *path) {
   size_t size;
   AUTOFREE char *bytes = test_read(path, &size);

@@ -1,4 +1,4 @@
-/* test_hits.c - choosing lambda by hits, in as many rows as it takes. */
+/* test_hits.c - choosing lambda by hits, from as few rows as suffice. */
 #include "world.h"
 
 #include "choose/choose.h"
@@ -42,7 +42,7 @@ TEST(choice) {
   for (size_t i = 0; i < c->n_points; i++) {
     assert_true(i == 0 || c->points[i].lambda > c->points[i - 1].lambda);
     assert_true(c->points[i].top1 <= c->points[c->best].top1);
-    assert_true(i <= c->best || c->points[i].top1 < c->points[c->best].top1); /* the larger one */
+    assert_true(i <= c->best || c->points[i].top1 < c->points[c->best].top1); /* ties: the larger */
   }
   assert_true(c->lambda == c->points[c->chosen].lambda);
   kf_lambda_options options = {.method = KF_METHOD_PAPER, .one_se = 1};
@@ -52,7 +52,8 @@ TEST(choice) {
   assert_true(loss <= se->standard_error * 600);
 }
 
-/* If the best is at an end of the grid, the grid is extended, unless the curve is flat there. */
+/* If the best lambda is at an end of the grid, the grid is extended, unless the curve is flat
+ * there. */
 TEST(choice_at_the_ends) {
   const struct {
     uint64_t n;
@@ -151,9 +152,9 @@ TEST(hits_in_parts) {
   }
 }
 
-/* Where lambda matters little, a part of the rows is enough. With labels that mean nothing, lambdas
- * go wrong on different rows, and all rows are taken. Either way the choice loses little against
- * that of all rows. */
+/* Where lambda matters little, part of the rows suffices. With random labels, lambdas err on
+ * different rows, and all rows are used. Either way the choice loses little against that of all
+ * rows. */
 TEST(choice_of_enough_rows) {
   enum { ROWS = 26000 };
   const struct {

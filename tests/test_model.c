@@ -25,7 +25,7 @@ static void check_eigen(uint32_t n, const double *a) {
     }
     assert_true(i == 0 || values[i] <= values[i - 1]);
   }
-  /* The same bits with threads and vectors. */
+  /* The same bits with any threads and instruction set. */
   AUTOFREE double *v2 = malloc((size_t)n * n * sizeof *v2), *values2 = malloc(n * sizeof *values2);
   for (int isa = KF_ISA_AVX2; isa <= KF_ISA_AMX; isa++) {
     if (!test_has_isa((kf_isa)isa)) continue;
@@ -161,7 +161,7 @@ TEST(eigen_hard) {
     }
 }
 
-/* Wide enough for products that are shared out in parts. */
+/* Wide enough for products to be divided among threads. */
 TEST(eigen_wide) {
   enum { n = 1030 };
   AUTOFREE double *a = malloc((size_t)n * n * sizeof *a), *copy = malloc((size_t)n * n * sizeof *a);
@@ -262,7 +262,7 @@ TEST(singular) {
   AUTO(kf_model) *m = NULL;
   kf_fit_options zero = {.method = KF_METHOD_PAPER, .lambda = {0, KF_LAMBDA_ABSOLUTE}};
   assert_error(ctx, KF_ERR_MATH, "rank 25 of 48", kf_fit_stats(ctx, s, &zero, &m));
-  /* The lambda that the message proposes works. */
+  /* The lambda suggested by the message works. */
   double proposed = 0;
   assert_int_equal(sscanf(strstr(kf_errmsg(ctx), "start, and "), "start, and %lf", &proposed), 1);
   kf_fit_options small = {.method = KF_METHOD_PAPER, .lambda = {proposed, KF_LAMBDA_ABSOLUTE}};
@@ -292,7 +292,7 @@ TEST(any_lambda) {
     if (values[v] > 1e20) assert_memory_equal(found, raw, sizeof raw);
     kf_classify_options euclidean = {.metric = KF_METRIC_EUCLIDEAN};
     kf_status status = kf_classify(ctx, back, w.rows, w.n, &euclidean, found, NULL);
-    if (values[v] < 1e-90 || values[v] > 1e90) /* lengths do not fit f32 there, and that is said */
+    if (values[v] < 1e-90 || values[v] > 1e90) /* f32 cannot hold these lengths */
       assert_int_equal(status, KF_ERR_MATH);
   }
   kf_model *m;
@@ -307,7 +307,7 @@ TEST(any_lambda) {
   test_remove(folder);
 }
 
-/* Rows that are equal within their classes have no scatter at all, not a little rounding noise. */
+/* Rows equal within their classes have zero scatter, not rounding noise. */
 TEST(equal_rows) {
   AUTO(kf_ctx) *ctx = test_ctx(2, KF_ISA_AUTO);
   for (uint64_t times = 1; times <= 8; times++) {
@@ -359,8 +359,8 @@ TEST(empty_and_single_classes) {
   kf_stats_free(s);
 }
 
-/* The paper's trouble: sums in float32 make S_w indefinite. Ours stay positive down to lambda = 0.
- */
+/* With float32 sums, as in the paper, S_w becomes indefinite; koofu's stays positive definite down
+ * to lambda = 0. */
 TEST(nine_decades) {
   enum { d = 64, classes = 10, n = 200000 };
   AUTO(kf_ctx) *ctx = test_ctx(2, KF_ISA_AUTO);
@@ -442,8 +442,8 @@ TEST(files) {
   kf_model_free(m);
 }
 
-/* Temperature and threshold: in the file only if they are set, checked when it is read, kept where
- * scores stay what they were. */
+/* Temperature and threshold: in the file only if set, checked on reading, kept where scores do not
+ * change. */
 TEST(confidence) {
   AUTO(kf_ctx) *ctx = test_ctx(1, KF_ISA_AUTO);
   AUTO(world) w = make_world(200, 12, 4, 1, 4);
@@ -489,7 +489,7 @@ TEST(confidence) {
   kf_model_free(m);
 }
 
-/* Rows too long or too short for their squares are scaled to unit length all the same. */
+/* Rows whose squares overflow or underflow are still scaled to unit length. */
 TEST(unit_rows) {
   const double sizes[] = {1e-320, 1e-200, 1e-141, 1, 1e139, 1e141, 1e200, 1e307};
   for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
@@ -505,7 +505,7 @@ TEST(unit_rows) {
   assert_true(kf_unit_row(&kf_kernels_plain, zero, 3, y) == 0 && y[0] == 0);
 }
 
-/* Statistics that no rows could have given are refused, not fitted. */
+/* Statistics that no rows can produce are refused. */
 TEST(impossible_statistics) {
   AUTO(kf_ctx) *ctx = test_ctx(1, KF_ISA_AUTO);
   AUTO(world) w = make_world(300, 8, 3, 1, 4);
@@ -536,7 +536,7 @@ TEST(lambda_texts) {
     assert_error(ctx, KF_ERR_ARG, "lambda", kf_lambda_parse(ctx, bad[i], &l));
 }
 
-/* Looks on while the first eigenproblem is solved, and stops it at one of its signs of life. */
+/* Counts progress calls of the first eigenproblem and stops it at one of them. */
 typedef struct onlooker {
   int seen, stop_at;
 } onlooker;

@@ -1,4 +1,4 @@
-/* test_recipe.c - one call is what its parts are, done by hand: fit, report, prompts, reader,
+/* test_recipe.c - one call equals its steps done by hand: fit, report, prompts, reader,
  * quickstart. */
 #include "files.h"
 
@@ -48,8 +48,8 @@ static int tear_down(void **state) {
 
 static kf_method method; /* of the tests that follow */
 
-/* The model of a fit has the bytes of one made by hand, which is freed; its temperature is that of
- * the rows left out, and only with the default method. */
+/* The model of kf_fit has the bytes of the one made by hand, which is freed; it has the temperature
+ * of the rows left out, with the default method only. */
 static void assert_fits(const kf_fit_options *options, kf_model *by_hand) {
   AUTO(kf_model) *model = NULL;
   assert_ok(ctx, kf_fit(ctx, train, options, &model, NULL));
@@ -553,7 +553,7 @@ TEST(from_pictures_to_a_model) {
   assert_true(!r.embed.unchanged && r.embed.reused == 0 && !r.text_reused);
 }
 
-/* What can be known without an encoder. */
+/* What fails without an encoder. */
 TEST(checked_first) {
   static const char *const list[][2] = {{"1", "exif1.png"}, {"1", "exif2.png"}, {"2", "cmyk.jpg"}};
   const char *source = link_pictures("first", list, 3), *one = link_pictures("alone", list, 2);

@@ -1,5 +1,5 @@
-/* test_shots.c - few-shot curves: what is drawn, and that every point is what the same steps
- * give by hand on a copy of the drawn rows. */
+/* test_shots.c - few-shot curves: the draws, and that every point equals the same steps by hand on
+ * a copy of the drawn rows. */
 #include "world.h"
 
 #include "choose/choose.h"
@@ -13,7 +13,7 @@ typedef struct problem {
   kf_text *text;
 } problem;
 
-/* Classes of 20 rows each, but the last, of which all but FEW are without a label. */
+/* Classes of 20 rows each; of the last, all but FEW are unlabelled. */
 static problem make_problem(unsigned threads, kf_isa isa) {
   problem p = {.ctx = test_ctx(threads, isa), .w = make_world(N + TEST, D, K, 1, 71)};
   p.t = make_world(K, D, K, 1, 71); /* one row of each class stands for text */
@@ -207,7 +207,7 @@ TEST(same_everywhere) {
   }
 }
 
-/* Test rows have no part in what is chosen. */
+/* Test rows do not influence what is chosen. */
 TEST(rows_do_not_count) {
   AUTO(problem) p = make_problem(1, KF_ISA_AUTO);
   AUTO(kf_shots) *a = curves(&p, p.text);

@@ -1,4 +1,4 @@
-/* test_sweep.c - every cell of a sweep is what a fit and an evaluation of its own give. */
+/* test_sweep.c - every cell of a sweep equals a separate fit and evaluation. */
 #include "world.h"
 
 #include "choose/choose.h"
@@ -40,7 +40,7 @@ static void clear_problem(problem *p) {
 }
 AUTO_STRUCT(problem, clear_problem)
 
-/* The alpha of a fused cell, chosen alone. */
+/* The alpha of a fused cell, chosen separately. */
 static double alpha_alone(problem *p, const kf_sweep_cell *cell, const kf_sweep_options *o) {
   AUTO(kf_fuse_choice) *choice = NULL;
   kf_fuse_options options = {.method = o->method,
@@ -54,7 +54,7 @@ static double alpha_alone(problem *p, const kf_sweep_cell *cell, const kf_sweep_
   return alpha;
 }
 
-/* One cell, alone. */
+/* One cell, computed separately. */
 static void alone(problem *p, const kf_sweep_cell *cell, const kf_sweep_options *o, uint64_t *n,
                   uint64_t *top1, uint64_t *top5) {
   AUTO(kf_model) *model = NULL;
@@ -119,7 +119,7 @@ static const kf_lambda lambdas[] = {
 static const uint32_t dims[] = {14, 9, 4, 9, 1}, ks[] = {1, 5, 11};
 static const kf_metric metrics[] = {KF_METRIC_COSINE, KF_METRIC_EUCLIDEAN};
 
-/* Something of everything; tests take copies and change them. */
+/* A grid over everything; tests copy and change it. */
 static const kf_sweep_options all_options = {.method = KF_METHOD_PAPER,
                                              .lambdas = lambdas,
                                              .n_lambdas = 2,
@@ -193,7 +193,7 @@ TEST(class_sets) {
   check(&p, &o, 2 * (3 + 3 * 5));
 }
 
-/* Text of all classes but one, with one that the images do not have, behind an offset. */
+/* Text of all classes but one, and of one unknown class, with an offset. */
 static kf_text *make_text(problem *p) {
   static float rows[K * D];
   int32_t labels[K];
@@ -264,7 +264,7 @@ TEST(fused) {
                         .fuse = 1,
                         .include_raw = KF_OFF};
   check(&p, &o, 3 * 15);
-  o.metrics = metrics, o.n_metrics = 2; /* it has one metric alone */
+  o.metrics = metrics, o.n_metrics = 2; /* fused cells have one metric */
   o.sets = sets, o.n_sets = 1;
   o.centre = KF_CENTRE_MEAN;
   check(&p, &o, 5 * 15);
@@ -420,7 +420,7 @@ TEST(steps_and_remarks) {
   count_sweep(&p, NULL, &o, &c, 2);
 }
 
-/* A truth counts instead of the labels, whatever answers. */
+/* A truth replaces the labels for every kind of cell. */
 TEST(truths) {
   AUTO(problem) p = make_problem(0, 2);
   AUTO(kf_text) *prompts = make_text(&p);
@@ -449,7 +449,7 @@ TEST(truths) {
   test_remove(folder);
 }
 
-/* Over folds, hits are the sum of those of the folds. */
+/* Over folds, hits are the sum over the folds. */
 TEST(folds) {
   AUTO(problem) p = make_problem(0, 2);
   AUTO(kf_text) *prompts = make_text(&p);
@@ -496,7 +496,7 @@ TEST(folds) {
   kf_row_list_clear(&all);
 }
 
-/* An absolute lambda is taken in proportion to the scatter without a fold. */
+/* Over folds, an absolute lambda is scaled to the scatter without the fold. */
 TEST(absolute_over_folds) {
   AUTO(problem) p = make_problem(0, 1);
   kf_lambda lambda = {2, KF_LAMBDA_ABSOLUTE};
@@ -541,12 +541,12 @@ TEST(refusals) {
       kf_ctx_new(&(kf_ctx_options){.threads = 1, .progress = stop_soon, .user = &calls}, &ctx),
       KF_OK);
   assert_error(ctx, KF_ERR_CANCELLED, "", kf_sweep_new(ctx, p.stats, p.train, p.test, NULL, &s));
-  calls = -1000; /* the context is as it was: another sweep works, and speaks for itself */
+  calls = -1000; /* the context is still usable */
   assert_ok(ctx, kf_sweep_new(ctx, p.stats, p.train, p.test, NULL, &s));
 }
 
-/* Folds without rows, or without rows of a class set, count for nothing; where no fold counts, or a
- * fit without one fails, the reason is said, and what many calls have to say is said once. */
+/* Folds without rows, or without rows of the class set, do not count. If none counts, or a fit
+ * without one fails, the error says why; repeated messages are logged once. */
 static int n_said;
 static void hear(void *user, const char *message) {
   (void)user;

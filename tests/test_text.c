@@ -72,7 +72,7 @@ static kf_data *open_rows(kf_ctx *ctx, const float *rows, int n, const int32_t *
   return data;
 }
 
-/* By order and by labels, in all four ways of scaling. */
+/* By order and by labels, with all four scalings. */
 TEST(means_are_those_of_plain_loops) {
   AUTO(kf_ctx) *ctx = test_ctx(2, KF_ISA_AUTO);
   prompts p;
@@ -349,8 +349,8 @@ static double share_right(const synth_world *w, double lambda, uint32_t dim, kf_
   return (double)(raw ? r.raw_top1 : r.top1) / (double)r.n;
 }
 
-/* Whitening at small lambda destroys zero-shot accuracy; centring each modality brings it back, and
- * so does leaving out the last dimensions, or a large lambda. */
+/* Whitening at small lambda destroys zero-shot accuracy; centring each modality restores it, and so
+ * do fewer dimensions or a large lambda. */
 TEST(collapse_and_recovery) {
   synth_world w = {.ctx = test_ctx(0, KF_ISA_AUTO)};
   kf_synth_options o = {.classes = 200, .per_class = 16};

@@ -1,4 +1,4 @@
-/* test_truth.c - files that say what is right, class sets, and accuracies by them. */
+/* test_truth.c - files of correct classes, class sets, and accuracies by them. */
 #include "galleries.h"
 
 #include "score/score.h"
@@ -183,7 +183,7 @@ static const char *write_truth(const world *w, uint32_t shift) {
   return path;
 }
 
-/* By the book: the answers of kf_classify among all classes or those of a mask. */
+/* By definition: the answers of kf_classify among all classes or those of a mask. */
 static kf_eval_result naive(const kf_model *m, const world *w, const kf_truth *t, int raw,
                             const unsigned char *mask) {
   int32_t found[CLASSES];
@@ -250,7 +250,7 @@ TEST(eval_by_truth) {
   kf_truth_free(t);
 }
 
-/* A model with names, and a truth with numbers that stand for them in another order. */
+/* A model with names, and a truth whose numbers mean them in another order. */
 TEST(truth_by_name) {
   AUTO(world) w = make_world(300, DIM, CLASSES, 1, 32);
   AUTO(kf_data) *data = data_of(w.rows, w.n, DIM, w.labels, CLASSES);
@@ -318,7 +318,7 @@ TEST(gallery_by_truth) {
       assert_true(counts.n + counts.n_absent == 160 && (counts.n_absent > 0) == with_set);
     }
   }
-  /* Leaving one out, the set says whose rows are scored. */
+  /* With leave-one-out, the set selects the rows that are scored. */
   kf_gallery_eval_options o = {.set = set};
   kf_eval_result counts;
   kf_hits hits;

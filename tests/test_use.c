@@ -2,7 +2,7 @@
  * evaluating. */
 #include "world.h"
 
-/* Numbers of classes that a model does not have, and options of a later header. */
+/* Class numbers out of range, and options of a newer header. */
 TEST(arguments_out_of_range) {
   AUTO(kf_ctx) *ctx = test_ctx(1, KF_ISA_AUTO);
   AUTO(world) w = make_world(60, 8, 3, 1, 1);
@@ -68,7 +68,7 @@ TEST(two_statistics) {
       kf_fit_stats(ctx, s, &(kf_fit_options){.method = KF_METHOD_PAPER, .between = raw}, &m));
 }
 
-/* z = T (x / |x| - mean), by the book. */
+/* z = T (x / |x| - mean), by definition. */
 static void map_by_hand(const kf_model *m, const float *x, int centred, double *z) {
   double norm2 = 0;
   for (uint32_t j = 0; j < m->map.dim_in; j++) norm2 += (double)x[j] * (double)x[j];
@@ -103,7 +103,7 @@ TEST(transform_rows) {
         assert_true(fabs((double)unit[i * 17 + l] - z[l] / sqrt(norm2)) < 1e-6);
       }
     }
-    /* One row alone gives the bits it has in company. */
+    /* A row alone gives the same bits as among others. */
     float alone[17];
     assert_ok(ctx, kf_transform(ctx, m, w.rows + 200 * w.dim, 1, NULL, alone));
     assert_memory_equal(alone, unit + 200 * 17, sizeof alone);
@@ -280,7 +280,7 @@ TEST(another_class) {
   AUTO(kf_model) *whole = fit(ctx, all, 0.3, 10);
   assert_memory_equal(kf_model_class_means(more) + 5 * 20, kf_model_class_means(whole) + 5 * 20,
                       20 * sizeof(float));
-  /* Bad rows that are skipped leave no trace. */
+  /* Skipped bad rows change nothing. */
   AUTOFREE float *spoilt = calloc((kept + 2) * 20, sizeof *spoilt);
   memcpy(spoilt + 20, left,
          kept * 20 * sizeof *left); /* a row of zeros before, one of NaN behind */
@@ -351,7 +351,7 @@ TEST(classes_match_by_name) {
   kf_data_free(data);
 }
 
-/* Names on one side and numbers on the other cannot be matched, and are not guessed. */
+/* Names on one side and numbers on the other are not matched. */
 TEST(names_against_numbers) {
   AUTO(kf_ctx) *ctx = test_ctx(1, KF_ISA_AUTO);
   AUTO(world) w = make_world(300, 10, 3, 1, 4);
