@@ -283,11 +283,10 @@ static inline void compare_activations(const kf_net_kernel *net, const kf_net_ke
 /* Activations of many values, including those beyond the cut-offs. */
 static inline void check_activations(const kf_net_kernel *net, const kf_net_kernel *plain) {
   enum { N = 6000 };
-  float *w = kf_alloc(N, sizeof *w);
+  AUTOFREE float *w = kf_alloc(N, sizeof *w);
   for (size_t i = 0; i < N; i++) w[i] = ((float)i - N / 2) * (i % 3 ? 0x1.01p-8f : 0x1.01p-4f);
   w[0] = INFINITY, w[1] = -INFINITY, w[2] = NAN, w[3] = -0.0f, w[4] = 0x1p-140f;
   compare_activations(net, plain, w, NULL, N, "activation");
-  kf_free(w);
 }
 
 /* Activations of numbers from all over f32, as biases: steps of a prime through their bits, and the
@@ -334,7 +333,7 @@ static inline void check_nan(const kf_net_kernel *net, const kf_net_kernel *plai
   (void)plain;
   enum { KEYS = 3, DIM = 4 };
   float q[DIM] = {1, 1, 1, 1}, k[KEYS * DIM] = {0}, v[KEYS * DIM] = {0}, out[DIM];
-  void *workspace = used_memory(net->attention_size(KEYS, DIM));
+  AUTOFREE void *workspace = used_memory(net->attention_size(KEYS, DIM));
   kf_net_attention a = {.q = q,
                         .k = k,
                         .v = v,
@@ -356,7 +355,6 @@ static inline void check_nan(const kf_net_kernel *net, const kf_net_kernel *plai
     for (int c = 0; c < DIM; c++)
       if (!isnan(out[c])) fail_msg("a key of %08x leaves %a", bits, (double)out[c]);
   }
-  kf_free(workspace);
 }
 
 /* Outside the kernel the processor treats denormals as before, since the caller depends on it. */
@@ -390,11 +388,10 @@ static inline void check_rows_alone(const kf_net_kernel *net, const kf_net_kerne
   net->multiply(&p);
   p.out = one, p.m = 1;
   for (size_t i = 0; i < M; i++) {
-    void *row = prepared_rows(net, x + i * K, 1, K);
+    AUTOFREE void *row = prepared_rows(net, x + i * K, 1, K);
     p.x = row;
     net->multiply(&p);
     assert_same(all + i * N, one, N, "a row alone");
-    kf_free(row);
   }
   stop(net);
   kf_free(x), kf_free(w), kf_free(all), kf_free(rows), kf_free(weights);

@@ -66,9 +66,9 @@ AUTO_STRUCT(scan_case, free_scan)
 
 static inline void check_scan(const kf_scan_kernel *k, const scan_case *c) {
   size_t rows = c->panels * KF_PANEL;
-  void *packed = kf_alloc(1, k->size(c->dim));
-  kf_hit *hits = kf_alloc(c->n * rows, sizeof *hits);
-  int32_t *peaks = kf_alloc(c->n * KF_PEAKS, sizeof *peaks);
+  AUTOFREE void *packed = kf_alloc(1, k->size(c->dim));
+  AUTOFREE kf_hit *hits = kf_alloc(c->n * rows, sizeof *hits);
+  AUTOFREE int32_t *peaks = kf_alloc(c->n * KF_PEAKS, sizeof *peaks);
   assert_int_equal(k->size(c->dim) % 64, 0);
   memset(packed, 0x5a, k->size(c->dim));
   k->pack(c->queries, c->n, c->dim, packed);
@@ -108,9 +108,6 @@ static inline void check_scan(const kf_scan_kernel *k, const scan_case *c) {
   }
   if (all != n_hits)
     fail_msg("dim %u, %zu queries: %zu hits, wanted %zu", c->dim, c->n, n_hits, all);
-  kf_free(packed);
-  kf_free(hits);
-  kf_free(peaks);
 }
 
 /* The next number of queries to try: all below 12, some above, and the last two. */

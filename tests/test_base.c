@@ -55,9 +55,8 @@ TEST(sizes) {
   assert_true(kf_mul_u64(UINT32_MAX, UINT32_MAX, &out));
   assert_null(kf_alloc(UINT64_MAX, 2));
   assert_null(kf_alloc(UINT64_MAX, 1));
-  void *nothing = kf_alloc(0, 8);
+  AUTOFREE void *nothing = kf_alloc(0, 8);
   assert_non_null(nothing);
-  kf_free(nothing);
 }
 
 TEST(arena) {
@@ -393,7 +392,7 @@ TEST(links_and_permissions) {
 
 TEST(whole_files) {
   const char *folder = test_folder();
-  char *joined = kf_path_join(folder, "five");
+  AUTOFREE char *joined = kf_path_join(folder, "five");
   assert_string_equal(joined, test_path(folder, "five"));
   FILE *file = fopen(joined, "w");
   assert_non_null(file);
@@ -414,7 +413,6 @@ TEST(whole_files) {
   kf_free(joined);
   joined = kf_path_join("", "b");
   assert_string_equal(joined, "b");
-  kf_free(joined);
   test_remove(folder);
 }
 

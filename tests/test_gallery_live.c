@@ -28,6 +28,12 @@ typedef struct life {
   const kf_model *model;
 } life;
 
+static void free_life(life *l) {
+  free(l->rows);
+  free_world(&l->w);
+}
+AUTO_STRUCT(life, free_life)
+
 /* Some rows of the world as a data set with ids. */
 static kf_data *rows_of(const life *l, const uint64_t *rows, uint64_t n, const char **ids) {
   uint32_t dim = l->w.dim;
@@ -210,10 +216,10 @@ static bool is_there(const char *path) { return access(path, F_OK) == 0; }
 
 /* A random life: at every step it answers as a gallery made of its rows at once. */
 static void live_through(uint64_t seed, kf_metric metric, kf_dtype dtype, bool mapped) {
-  life l = {.w = make_world(400, DIM, CLASSES, 2, seed),
-            .path = lasting("live.safetensors"),
-            .metric = metric,
-            .dtype = dtype};
+  AUTO(life) l = {.w = make_world(400, DIM, CLASSES, 2, seed),
+                  .path = lasting("live.safetensors"),
+                  .metric = metric,
+                  .dtype = dtype};
   AUTO(kf_model) *m =
       mapped ? fit_world(&l.w, metric == KF_METRIC_EUCLIDEAN, KF_CENTRE_MEAN) : NULL;
   l.model = m;
@@ -242,8 +248,6 @@ static void live_through(uint64_t seed, kf_metric metric, kf_dtype dtype, bool m
   assert_same_tensors(l.path, fresh(&l));
   assert_same_answers(&l, at("fresh.safetensors"));
   assert_ok(ctx, kf_gallery_compact(ctx, l.path, NULL)); /* nothing to do */
-  free(l.rows);
-  free_world(&l.w);
 }
 
 TEST(lives) {
@@ -281,13 +285,11 @@ static const char *change_of(const char *name) {
 TEST(cost) {
   uint64_t sizes[2];
   for (int large = 0; large < 2; large++) {
-    life l = {.w = make_world(large ? 20000 : 100, DIM, CLASSES, 2, 7),
-              .path = lasting("cost.safetensors")};
+    AUTO(life) l = {.w = make_world(large ? 20000 : 100, DIM, CLASSES, 2, 7),
+                    .path = lasting("cost.safetensors")};
     add(&l, l.w.n - 50, 0, NULL);
     add(&l, 50, 0, NULL);
     sizes[large] = size_of(change_of("cost.safetensors"));
-    free(l.rows);
-    free_world(&l.w);
   }
   /* Ids of rows with larger numbers are longer. */
   assert_true(sizes[1] < sizes[0] + 50 * 4);
@@ -313,7 +315,7 @@ static void copy_file(const char *from, const char *to) {
 
 /* What is left of another file does not count, and goes with the next change. */
 TEST(left_overs) {
-  life l = {.w = make_world(60, DIM, CLASSES, 2, 8), .path = lasting("left.safetensors")};
+  AUTO(life) l = {.w = make_world(60, DIM, CLASSES, 2, 8), .path = lasting("left.safetensors")};
   add(&l, 20, 0, NULL);
   add(&l, 10, 0, NULL);
   char old[600], kept[600];
@@ -346,12 +348,10 @@ TEST(left_overs) {
   assert_same_answers(&m, fresh(&m));
   assert_true(is_there(at("left.safetensors.changes")));
   free(m.rows);
-  free(l.rows);
-  free_world(&l.w);
 }
 
 TEST(missing_and_damaged) {
-  life l = {.w = make_world(60, DIM, CLASSES, 2, 9), .path = lasting("bad.safetensors")};
+  AUTO(life) l = {.w = make_world(60, DIM, CLASSES, 2, 9), .path = lasting("bad.safetensors")};
   add(&l, 20, 0, NULL);
   add(&l, 10, 0, NULL);
   char first[600], second[600];
@@ -394,12 +394,10 @@ TEST(missing_and_damaged) {
   assert_false(is_there(left));
   assert_true(is_there(at("bad.safetensors.changes/notes.txt")));
   assert_ok(ctx, open_it(l.path));
-  free(l.rows);
-  free_world(&l.w);
 }
 
 TEST(refused) {
-  life l = {.w = make_world(60, DIM, CLASSES, 2, 10), .path = lasting("no.safetensors")};
+  AUTO(life) l = {.w = make_world(60, DIM, CLASSES, 2, 10), .path = lasting("no.safetensors")};
   add(&l, 5, 0, NULL);
   static const char *const all[] = {"id-0", "id-1", "id-2", "id-3", "id-4"};
   assert_error(ctx, KF_ERR_ARG, "all of its rows would be removed",
@@ -436,13 +434,11 @@ TEST(refused) {
   assert_error(
       ctx, KF_ERR_DATA, "is a gallery with changes",
       kf_data_open(ctx, &path, 1, &(kf_data_options){.labels = &labels, .n_labels = 1}, &other));
-  free(l.rows);
-  free_world(&l.w);
 }
 
 /* A batch that is there is not added again; one whose rows were removed is. */
 TEST(repeated) {
-  life l = {.w = make_world(60, DIM, CLASSES, 2, 11), .path = lasting("again.safetensors")};
+  AUTO(life) l = {.w = make_world(60, DIM, CLASSES, 2, 11), .path = lasting("again.safetensors")};
   add(&l, 20, 0, NULL);
   uint64_t rows[] = {30, 31};
   const char *ids;
@@ -465,21 +461,17 @@ TEST(repeated) {
   assert_int_equal(again, 1);
   AUTO(kf_gallery) *g = load(l.path, 0);
   assert_int_equal(kf_gallery_rows(g), 22);
-  free(l.rows);
-  free_world(&l.w);
 }
 
 /* A private gallery has private changes. */
 TEST(modes) {
-  life l = {.w = make_world(60, DIM, CLASSES, 2, 12), .path = lasting("mine.safetensors")};
+  AUTO(life) l = {.w = make_world(60, DIM, CLASSES, 2, 12), .path = lasting("mine.safetensors")};
   add(&l, 20, 0, NULL);
   assert_int_equal(chmod(l.path, 0600), 0);
   add(&l, 20, 0, NULL);
   struct stat info;
   assert_int_equal(stat(at("mine.safetensors.changes"), &info), 0);
   assert_int_equal(info.st_mode & 0777, 0700);
-  free(l.rows);
-  free_world(&l.w);
 }
 
 /* Several galleries as one, with changes and types of their own: as one gallery of all rows. */
@@ -599,7 +591,7 @@ TEST(read_on) {
   static const char *const ways[] = {"compact", "compact twice", "write again", "same bytes"};
   static reading before, after;
   for (size_t way = 0; way < sizeof ways / sizeof *ways; way++) {
-    life l = many_changes("on.safetensors", 60 + way);
+    AUTO(life) l = many_changes("on.safetensors", 60 + way);
     kf_gallery *g[] = {load(l.path, 0), load(l.path, 1)};
     kf_data *data = must_open(l.path, NULL);
     read_all(g, data, &before);
@@ -623,14 +615,12 @@ TEST(read_on) {
     assert_int_equal(names_like(at("."), ".on.safetensors.changes."), 1);
     kf_gallery_free(g[1]);
     assert_int_equal(names_like(at("."), ".on.safetensors.changes."), 0);
-    free(l.rows);
-    free_world(&l.w);
   }
 }
 
 /* A folder that a reader held and did not remove goes when the gallery is made one file again. */
 TEST(put_away) {
-  life l = many_changes("away.safetensors", 70);
+  AUTO(life) l = many_changes("away.safetensors", 70);
   int reader = open(at("away.safetensors.changes"), O_RDONLY | O_DIRECTORY);
   assert_int_equal(flock(reader, LOCK_SH), 0);
   assert_ok(ctx, kf_gallery_compact(ctx, l.path, NULL));
@@ -643,8 +633,6 @@ TEST(put_away) {
   assert_true(is_there(at("away.safetensors.changes/notes.txt")));
   assert_int_equal(names_like(at("away.safetensors.changes"), "notes.txt"), 1);
   assert_same_answers(&l, fresh(&l));
-  free(l.rows);
-  free_world(&l.w);
 }
 
 FIXTURES(.before = make_test_folder, .after = remove_test_folder);

@@ -173,8 +173,9 @@ static void check_gemm(const kf_kernels *fast, const kf_kernels *plain) {
                               {130, 7, 200}, {7, 64, 0},   {193, 65, 193}};
   for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++) {
     size_t m = shapes[s][0], n = shapes[s][1], depth = shapes[s][2];
-    double *a = kf_alloc(depth * (m + 3), sizeof *a), *b = kf_alloc(depth * (n + 1), sizeof *b);
-    double *c = kf_alloc(m * (n + 2), sizeof *c), *d = kf_alloc(m * (n + 2), sizeof *d);
+    AUTOFREE double *a = kf_alloc(depth * (m + 3), sizeof *a),
+                    *b = kf_alloc(depth * (n + 1), sizeof *b);
+    AUTOFREE double *c = kf_alloc(m * (n + 2), sizeof *c), *d = kf_alloc(m * (n + 2), sizeof *d);
     fill_f64(a, depth * (m + 3), s);
     fill_f64(b, depth * (n + 1), 50 + s);
     fill_f64(c, m * (n + 2), 90 + s);
@@ -182,10 +183,6 @@ static void check_gemm(const kf_kernels *fast, const kf_kernels *plain) {
     fast->gemm_tn(a, m + 3, b, n + 1, c, n + 2, m, n, depth);
     plain->gemm_tn(a, m + 3, b, n + 1, d, n + 2, m, n, depth);
     assert_bits(c, d, m * (n + 2) * sizeof *c);
-    kf_free(a);
-    kf_free(b);
-    kf_free(c);
-    kf_free(d);
   }
 }
 
@@ -195,8 +192,9 @@ static void check_gemm_f32(const kf_kernels *fast, const kf_kernels *plain) {
                               {7, 64, 0},  {13, 129, 203}, {193, 65, 193}, {200, 130, 40}};
   for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++) {
     size_t m = shapes[s][0], n = shapes[s][1], depth = shapes[s][2];
-    float *a = kf_alloc(depth * (m + 3), sizeof *a), *b = kf_alloc(depth * (n + 1), sizeof *b);
-    float *c = kf_alloc(m * (n + 2), sizeof *c), *d = kf_alloc(m * (n + 2), sizeof *d);
+    AUTOFREE float *a = kf_alloc(depth * (m + 3), sizeof *a),
+                   *b = kf_alloc(depth * (n + 1), sizeof *b);
+    AUTOFREE float *c = kf_alloc(m * (n + 2), sizeof *c), *d = kf_alloc(m * (n + 2), sizeof *d);
     fill_f32(a, depth * (m + 3), s);
     fill_f32(b, depth * (n + 1), 50 + s);
     fill_f32(c, m * (n + 2), 90 + s);
@@ -204,10 +202,6 @@ static void check_gemm_f32(const kf_kernels *fast, const kf_kernels *plain) {
     fast->gemm_tn_f32(a, m + 3, b, n + 1, c, n + 2, m, n, depth);
     plain->gemm_tn_f32(a, m + 3, b, n + 1, d, n + 2, m, n, depth);
     assert_bits(c, d, m * (n + 2) * sizeof *c);
-    kf_free(a);
-    kf_free(b);
-    kf_free(c);
-    kf_free(d);
   }
 }
 
