@@ -1,16 +1,17 @@
-"""experiments/imagenet.sh on a miniature of ImageNet: all tables, checked, and what the paper reports.
+"""experiments/imagenet.sh on a miniature of ImageNet: all tables, checked, and what the paper
+reports.
 
 usage: experiments.py KOOFU
 
 The miniature is a synthetic world of 420 classes, ten to a group, eight groups to a super-category
 (docs/synth.md). In 30 groups, five classes are '1K', one has the name of the group (an ancestor of
-those), one is a kind of the first of them (a descendant), three are leaves. In the other 12 groups one
-class has the name of the group (other), nine are leaves. One class of 1K is not in '21K'. The rows of
-1K are more for each class than those of 21K. Rows have lengths like those that come out of CLIP. Text is
-that of the world ('mod7'), and the same with noise, as one prompt ('synset') and as the mean of seven.
+those), one is a kind of the first of them (a descendant), three are leaves. In the other 12 groups
+one class has the name of the group (other), nine are leaves. One class of 1K is not in '21K'.
+Classes have more rows in 1K than in 21K. Rows have lengths like those from CLIP. Text is that of
+the world ('mod7'), and the same with noise, as one prompt ('synset') and as the mean of seven.
 
-Cells are compared with figures that other commands give for data put together here: shards instead of
-merged statistics, galleries of rows that were chosen here, hits that are counted here.
+Cells are compared with figures that other commands give for data put together here: shards instead
+of merged statistics, galleries of rows selected here, hits counted here.
 """
 
 import array

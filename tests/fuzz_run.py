@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""fuzz/run.py with programs that only pretend to be fuzz targets: turns, ends, totals and findings.
+"""fuzz/run.py with programs that pretend to be fuzz targets: turns, ends, totals and findings.
 
 usage: fuzz_run.py
 """

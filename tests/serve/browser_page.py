@@ -1,4 +1,4 @@
-"""What a person does with the page of koofu serve, in a headless Chromium; and checks of what that person can perceive."""
+"""The page of koofu serve in a headless Chromium: a user's actions, and checks of what is seen."""
 
 import glob
 import json

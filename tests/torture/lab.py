@@ -1,7 +1,7 @@
-"""Runs the program in a folder of its own and says by rule whether what it did is allowed.
+"""Runs the program in a folder of its own and judges the outcome by rules.
 
-No output is recorded anywhere: a session is run once as a reference, and every other run of it must end like that one
-or fail in the way that koofu promises (docs/reliability.md).
+No output is stored: a session is run once as a reference, and every other run of it must end like
+the reference or fail in the way that docs/reliability.md promises.
 """
 
 import os

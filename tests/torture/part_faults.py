@@ -1,11 +1,12 @@
 """Part 'faults': each call of each session fails, once and then for good.
 
-A case is faults:SESSION:WORLD:KIND:HOW:MODE:N. WORLD is 'unnamed' or 'named' (a file system without O_TMPFILE), HOW an
-errno or 'short', MODE 'once' or 'good' (for good), N the number of the call, from 1.
+A case is faults:SESSION:WORLD:KIND:HOW:MODE:N. WORLD is 'unnamed' or 'named' (a file system without
+O_TMPFILE), HOW an errno or 'short', MODE 'once' or 'good' (for good), N the number of the call,
+from 1.
 
-Rules: the program succeeds with exactly the reference's output and files, or fails with a documented status and one
-line on stderr, and then every file is as it was before. What a system call may return without anything being wrong
-(EINTR, fewer bytes, no randomness) must not be seen at all.
+Rules: the program succeeds with exactly the reference's output and files, or it fails with a
+documented status and one line on stderr, and every file is as it was before. Harmless results of
+system calls (EINTR, fewer bytes, no randomness) must have no effect at all.
 """
 
 import errno
