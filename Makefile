@@ -8,7 +8,7 @@ JOBS    ?= $(shell nproc 2>/dev/null || echo 2)
 SUITE   ?= .
 WERROR  ?= OFF
 
-.PHONY: all demo cuda test test-cuda bench-cuda python-api test-python test-export test-parquet test-mpi test-serve test-browser wheel oracle install bench lint lint-quick format \
+.PHONY: all demo cuda tested test test-real test-cuda bench-cuda python-api test-python test-export test-parquet test-mpi test-serve test-browser wheel oracle install bench lint lint-quick format \
         sanitize valgrind fuzz torture clean
 all:
 	@tools/packages.sh build
@@ -25,13 +25,22 @@ cuda:
 	@$(CMAKE) -S . -B $(BUILD) -G Ninja -DKOOFU_CUDA=ON > /dev/null
 	@$(CMAKE) --build $(BUILD) -j $(JOBS)
 
-# Every test. The build folder is that of `make`, with the tests added. WERROR=ON: warnings are errors.
-test:
+# Every test but the long ones of test-real; SUITE=regex selects among all. The build folder is that of `make`,
+# with the tests added. WERROR=ON: warnings are errors.
+test: tested
+	@ctest --test-dir $(BUILD) --output-on-failure -j $(JOBS) $(if $(filter .,$(SUITE)),-LE real,-R '$(SUITE)'); \
+	status=$$?; tools/skipped.py $(BUILD); exit $$status
+
+# Long comparisons: real embeddings and labels in the folder of CMake's KOOFU_DATA, and all tables of experiments/.
+# SUITE=regex selects some.
+test-real: tested
+	@ctest --test-dir $(BUILD) --output-on-failure -j $(JOBS) -L real -R '$(SUITE)'; \
+	status=$$?; tools/skipped.py $(BUILD); exit $$status
+
+tested:
 	@tools/packages.sh build test
 	@$(CMAKE) -S . -B $(BUILD) -G Ninja -DKOOFU_TESTS=ON -DKOOFU_WERROR=$(WERROR) > /dev/null
 	@$(CMAKE) --build $(BUILD) -j $(JOBS)
-	@ctest --test-dir $(BUILD) --output-on-failure -j $(JOBS) -R '$(SUITE)'; status=$$?; \
-	tools/skipped.py $(BUILD); exit $$status
 
 # The tests of devices with the plug-in for NVIDIA GPUs in the place of its plain twin, on a machine with a GPU,
 # which needs a compiler, CMake, Ninja and nvcc, nothing more; what they print also goes to $(BUILD)/test-cuda.log.

@@ -27,7 +27,7 @@ static void remove_folder(void) {
   rmdir(folder);
 }
 
-/* In memory where the system has such a file system: a run writes millions of files. */
+/* In memory where possible: a run writes millions of files. */
 static void make_folder(void) {
   if (folder[0] != '\0') return;
   strcpy(folder,
@@ -137,7 +137,7 @@ static void read_ids(kf_ctx *ctx, const kf_data *data) {
     if (kf_data_get_id(ctx, data, row, id, sizeof id) == KF_OK && id[0] == '\0') abort();
   if (kf_data_get_id(ctx, data, kf_data_rows(data), id, sizeof id) == KF_OK ||
       kf_data_get_id(ctx, data, 0, id, 1) == KF_OK)
-    abort(); /* no such row; no room */
+    abort(); /* there is no such row, or no room for its id */
 }
 
 static void read_all(kf_ctx *ctx, const kf_data *data) {
@@ -159,7 +159,7 @@ void fuzz_read_data(kf_ctx *ctx, const char *path, const kf_data_options *option
   }
 }
 
-/* Saves what was saved again: the second file must be the first. */
+/* Saves what was saved once more: both files must have the same bytes. */
 static void save(kf_ctx *ctx, const kf_data *data) {
   const char *once = fuzz_path("once.safetensors"), *twice = fuzz_path("twice.safetensors");
   if (kf_data_save(ctx, data, KF_F32, once) != KF_OK) return;

@@ -19,7 +19,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
  * the same name. */
 const char *fuzz_write(const char *name, const void *data, size_t size);
 
-/* A path in that folder, for a file that the library writes; valid as long as that of fuzz_write. */
+/* A path in that folder for a file that the library writes; valid as long as fuzz_write's. */
 const char *fuzz_path(const char *name);
 
 /* Fails unless two files have the same bytes. */
@@ -29,17 +29,17 @@ void fuzz_same_bytes(const char *a, const char *b);
 int fuzz_with_file(const char *ending, const uint8_t *data, size_t size,
                    void (*use)(kf_ctx *ctx, const char *path));
 
-/* The same with the checksum in metadata made right, as a fuzzer cannot guess it. */
+/* The same with a correct checksum in the metadata, which a fuzzer cannot guess. */
 int fuzz_with_checked_file(const uint8_t *data, size_t size,
                            void (*use)(kf_ctx *ctx, const char *path));
 
 /* Opens a data set, strictly and leniently, and reads all of its rows and labels. */
 void fuzz_read_data(kf_ctx *ctx, const char *path, const kf_data_options *options);
 
-/* The same for several files at once. What can be saved is the same data set when it is read again. */
+/* The same for several files at once; what can be saved must read back the same. */
 void fuzz_keep_data(kf_ctx *ctx, const char *const *files, size_t n);
 
-/* A data file of n rows with one column, for label files to go with. */
+/* A data file of n rows of one column, for tests of label files. */
 const char *fuzz_plain_rows(uint32_t n);
 
 #endif

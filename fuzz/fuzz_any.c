@@ -1,5 +1,4 @@
-/* A file in the place of any other: the first byte chooses its ending, or that it has none, and everything
- * that reads files is given it. */
+/* Any file given to every reader: the first byte chooses its extension, or that it has none. */
 #include "fuzz.h"
 
 #include <stdlib.h>

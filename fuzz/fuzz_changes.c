@@ -1,9 +1,9 @@
-/* A gallery with one or two changes beside it. What loads must answer a query and a range, vote and be
- * a data set, and be the same gallery when it has been made one file.
+/* A gallery with one or two changes beside it. If it loads, it must answer a query, a range search
+ * and a vote, open as a data set, and stay the same when it is compacted.
  *
- * The first byte: which gallery (its two lowest bits), and whether the checksums that tie a change to
- * what comes before it are made right (unless it has 4). Two bytes have the length of the first change;
- * the second is the rest, and there is none if that is empty. */
+ * The two lowest bits of the first byte choose the gallery; unless the byte has bit 4, the
+ * checksums that tie a change to its predecessor are corrected. The next two bytes are the length
+ * of the first change; the rest, if any, is the second. */
 #include "fuzz.h"
 
 #include "base/base.h"
@@ -25,7 +25,7 @@ typedef struct bytes {
 
 /* --- galleries -------------------------------------------------------------------------------- */
 
-/* Rows alone; with classes; with classes and ids; of f16 with ids. */
+/* Rows alone; with classes; with classes and ids; in f16 with ids. */
 static void make(kf_ctx *ctx, int kind, bytes *out) {
   static const float rows[ROWS * DIM] = {1, 0, 0.5f, 0.75f, 0, -1};
   static const int32_t labels[ROWS] = {1, KF_LABEL_NONE, 0};
@@ -51,7 +51,7 @@ static void make(kf_ctx *ctx, int kind, bytes *out) {
 
 /* --- checksums -------------------------------------------------------------------------------- */
 
-/* The 16 digits of an entry of the metadata, such as "base":" before them; NULL: there are none. */
+/* The 16 digits after a metadata key such as "base":"; NULL: there are none. */
 static uint8_t *digits_of(bytes *file, const char *key) {
   uint8_t *at = memmem(file->data, file->size, key, strlen(key));
   size_t end = at != NULL ? (size_t)(at - file->data) + strlen(key) : file->size;

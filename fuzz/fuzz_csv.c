@@ -1,5 +1,5 @@
-/* A table as labels: the first byte says how the rest is read, with commas or tabs, which column is asked
- * for, and for how many rows; then what is in it. */
+/* A table as labels. The first byte chooses commas or tabs, the column and the number of rows; the
+ * rest is the table. */
 #include "fuzz.h"
 
 static uint8_t kind;

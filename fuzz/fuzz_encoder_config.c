@@ -1,4 +1,4 @@
-/* config.json of a model folder, with weights that fit one certain config. */
+/* config.json of a model folder, with weights that fit exactly one config. */
 #include "tiny_model.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {

@@ -1,5 +1,5 @@
-/* A gallery file; what loads must answer a query, leave one out and vote, take one more row,
- * and be a data set. */
+/* A gallery file. If it loads, it must answer a query, search itself, vote, take one more row, and
+ * open as a data set. */
 #include "fuzz.h"
 
 #include <stdlib.h>
@@ -31,7 +31,7 @@ static void ask(kf_ctx *ctx, const kf_gallery *gallery, float *row) {
                   &hits, NULL);
 }
 
-/* Another gallery with one row more, which may not fit. */
+/* Appends a row, which may not fit. */
 static void grow(kf_ctx *ctx, const char *path, const kf_gallery *gallery, const float *row) {
   static const int32_t label = 0;
   int labelled = kf_gallery_has_labels(gallery), named = kf_gallery_id(gallery, 0) != NULL;

@@ -1,4 +1,4 @@
-/* A picture of any format, decoded under a small limit, resized and made numbers of. */
+/* A picture of any format, decoded under a small memory limit and preprocessed. */
 #include "fuzz.h"
 
 #include "encode/image.h"
@@ -17,7 +17,7 @@ static uint32_t crc(const uint8_t *p, size_t n) {
   return ~value;
 }
 
-/* Makes the checksums of a PNG right, as a fuzzer cannot guess them. */
+/* Corrects the checksums of a PNG, which a fuzzer cannot guess. */
 static void mend(uint8_t *bytes, size_t n) {
   if (n < 8 || memcmp(bytes, "\x89PNG", 4) != 0) return;
   for (size_t at = 8; n - at >= 12;) {
@@ -30,7 +30,7 @@ static void mend(uint8_t *bytes, size_t n) {
   }
 }
 
-/* One of the ways to go, by the shape of the picture. */
+/* The shape of the picture chooses one of the preprocessings. */
 static kf_preprocess choose(const kf_image *image) {
   kf_preprocess p = {.image_size = SIZE,
                      .resize = true,

@@ -1,4 +1,4 @@
-/* A model file; what loads must be the same when it is saved, and classify a row. */
+/* A model file. If it loads, it must save and load unchanged, and classify a row. */
 #include "fuzz.h"
 
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* An .npz as a data set, by the array that is meant and by name, and as the labels of four rows. */
+/* An .npz as a data set, by default array and by name, and as the labels of four rows. */
 #include "fuzz.h"
 
 #include <stdio.h>

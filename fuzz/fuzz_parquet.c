@@ -1,5 +1,5 @@
-/* A .parquet in memory: every column is opened as what it can be, and read from both ends. The file is
- * small, so what it says of itself must be, too: a page that would take more than a few MiB is skipped. */
+/* A .parquet in memory: every column is opened as each type it allows, and read from both ends.
+ * Pages that claim to unpack to more than a few MiB are skipped, to keep runs short. */
 #include "file/parquet.h"
 #include "fuzz.h"
 

@@ -1,4 +1,4 @@
-/* A preprocessor_config.json; what is understood must work on pictures of odd shapes. */
+/* A preprocessor_config.json. If it is accepted, it must work on pictures of odd shapes. */
 #include "fuzz.h"
 
 #include "encode/image.h"

@@ -1,6 +1,5 @@
-/* The body of a request to 'koofu serve'. The first byte says which address it is for and what it
- * is said to be. The rest of the server is left out: what it would do with what the parsers let
- * through is read here. */
+/* The body of a request to 'koofu serve'. The first byte chooses the route and the content type.
+ * The rest of the server is left out; this file reads everything that the parsers accept. */
 #include "server.h"
 #include "tiny_model.h"
 
@@ -15,7 +14,7 @@ static sv_server server;
 static sv_world world;
 static sv_shelf shelf;
 
-/* --- in the place of http.c, state.c and describe.c ------------------------------------------- */
+/* --- stand-ins for http.c, state.c and describe.c --------------------------------------------- */
 
 const char *sv_header(sv_request *r, const char *name) {
   (void)r;
@@ -50,7 +49,7 @@ bool sv_fail(sv_request *r, unsigned status, const char *format, ...) {
   va_start(list, format);
   vsnprintf(message, sizeof message, format, list);
   va_end(list);
-  sv_json_string(&r->out, NULL, message); /* must be writable, whatever is in it */
+  sv_json_string(&r->out, NULL, message); /* must be printable, whatever it holds */
   if (status >= 500) abort();
   sv_answer(r, status, NULL);
   return false;
@@ -107,7 +106,7 @@ static void prepare(void) {
   server.options.model = "model.safetensors";
 }
 
-static volatile double sum; /* of what a request holds: all of it is read */
+static volatile double sum; /* of all values of a request, so that all are read */
 
 static void read_all(sv_request *r) {
   const sv_input *in = &r->in;

@@ -28,7 +28,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   if (size < 2) return 0;
   size_t length = data[0] | (size_t)data[1] << 8;
   if (length > size - 2) length = size - 2;
-  /* A long path, of which messages keep the end: from the middle of a character on. */
+  /* A long path: messages keep its end, which starts in the middle of a character here. */
   char name[256];
   for (size_t i = 0; i < 230; i++) name[i] = "\xc3\xa9"[i % 2];
   strcpy(name + 230, ".safetensors");

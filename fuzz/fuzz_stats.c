@@ -1,5 +1,4 @@
-/* A statistics file; what loads must be the same when it is saved, merge with itself and be
- * ready to fit. */
+/* A statistics file. If it loads, it must save unchanged, merge with itself, and fit. */
 #include "fuzz.h"
 
 #include <stdlib.h>

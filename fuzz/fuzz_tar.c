@@ -1,5 +1,4 @@
-/* A .tar as a list of pictures, with classes from .cls and from JSON; every picture of it is opened as
- * the reader would. */
+/* A .tar as a list of pictures, with classes from .cls and from JSON; every picture is opened. */
 #include "encode/pictures.h"
 #include "fuzz.h"
 

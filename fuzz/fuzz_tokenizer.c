@@ -1,5 +1,5 @@
-/* The files of a tokenizer. The first byte says which they are; the rest is one file, or two with a NUL
- * between. What is let through must turn a text into tokens that exist. */
+/* The files of a tokenizer. The first byte chooses which; the rest is one file, or two with a NUL
+ * between. A tokenizer that loads must turn a text into tokens of its vocabulary. */
 #include "fuzz.h"
 
 #include "encode/tokenizer_internal.h"

@@ -1,5 +1,5 @@
-/* Texts through a small tokenizer: the same tokens twice, at another length of context the same but for
- * the end, and all of them in the vocabulary. */
+/* Texts through a small tokenizer: twice the same tokens, with another context length the same but
+ * for the end, and all of them in the vocabulary. */
 #include "fuzz.h"
 
 #include "encode/tokenizer_internal.h"
@@ -15,7 +15,7 @@ static kf_tokenizer *tokenizer(void) {
   static const char merges[] =
       "#version: 0.2\nt h\nth e</w>\na n\nan d</w>\n\xc3\x83 \xc2\xa9</w>\n"
       "o o\noo oo\n< |</w>\n";
-  /* One token is found in the text as it is, one in normalised text. */
+  /* One special token matches the raw text, one the normalised text. */
   static const char map[] =
       "{\"bos_token\": {\"content\": \"<|startoftext|>\", \"normalized\": true},"
       "\"mask_token\": {\"content\": \"\xc3\x89!\", \"normalized\": true}}";

@@ -1,5 +1,5 @@
-/* Which classes are right: the first byte says how the rest is read, as JSON, CSV or text, with a
- * list of names or without, by ids (its own lines or others) or by order; then hierarchies and answers, which are text, too. */
+/* Files of correct classes. The first byte chooses JSON, CSV or text, with or without a list of
+ * names, matched by id (the file's own or others) or by order; also hierarchies and answers. */
 #include "fuzz.h"
 
 #include <stdlib.h>

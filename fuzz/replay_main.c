@@ -1,6 +1,6 @@
 /* replay_main.c - runs a fuzz target over stored inputs without libFuzzer: replay_X FOLDER…
  *
- * Part of `make test`: what fuzzing once found stays found. */
+ * Part of `make test`, so that bugs found by fuzzing stay fixed. */
 #include "fuzz.h"
 
 #include <dirent.h>
@@ -50,5 +50,5 @@ int main(int argc, char **argv) {
     total += n;
   }
   printf("%d inputs\n", total);
-  return total > 0 ? 0 : 1; /* an empty corpus is a mistake */
+  return total > 0 ? 0 : 1; /* an empty corpus is an error */
 }

@@ -24,8 +24,8 @@ import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 TURN = 60  # seconds of one process at most; then the next one starts from what all have found
-# Longer inputs only cost time; a sound parser needs far less memory and time than it is given here, and no single block
-# above malloc_limit_mb.
+# Longer inputs only cost time; a sound parser needs far less memory and time than it is given here,
+# and no single block above malloc_limit_mb.
 LIMITS = ["-max_len=70000", "-timeout=10", "-rss_limit_mb=1024", "-malloc_limit_mb=256"]
 
 

@@ -1,5 +1,5 @@
-/* tiny_model.h - the weights of a CLIP image tower of four columns and one layer, all zero, in any
- * number of files, for the fuzz targets of encoders. */
+/* tiny_model.h - for the fuzz targets of encoders: the weights, all zero, of a CLIP image tower of
+ * four columns and one layer, in any number of files. */
 #ifndef KF_TINY_MODEL_H
 #define KF_TINY_MODEL_H
 

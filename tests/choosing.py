@@ -24,8 +24,8 @@ import subprocess
 import sys
 import tempfile
 
-# training set, test set, points that the chosen lambda may test below the best one, accuracy that the default must have
-# (0.3 points below what was measured), accuracy of the paper's method
+# training set, test set, points that the chosen lambda may test below the best one, accuracy that
+# the default must have (0.3 points below what was measured), accuracy of the paper's method
 SETS = [("imagenet1k_vitb32_4shot", "imagenet1k_vitb32_1plus2shot", 1.0, 56.50, 54.83),
         ("oxford_pets_vitb32_16shot", "oxford_pets_vitb32_test", 1.5, 87.49, 86.59),
         ("caltech101_vitb32_16shot", "caltech101_vitb32_test", 1.5, 94.26, 94.12),

@@ -1,5 +1,5 @@
-/* device.h - contexts on the devices of a plug-in, for tests: its plain twin, whose limits and faults can
- * be set, or the one in KOOFU_TEST_PLUGIN. */
+/* device.h - contexts on the devices of a plug-in, for tests: its plain twin, whose limits and
+ * faults can be set, or the one in KOOFU_TEST_PLUGIN. */
 #ifndef KF_TEST_DEVICE_H
 #define KF_TEST_DEVICE_H
 
@@ -22,13 +22,13 @@ static inline void *device_symbol(const char *name) {
   return dlsym(library, name);
 }
 
-/* The limits and faults of the twin; NULL: it is another plug-in. */
+/* Limits and faults of the twin; NULL: another plug-in is loaded. */
 static inline kf_twin_state *device_twin(void) { return device_symbol(KF_TWIN_SYMBOL); }
 
-/* Those of a plug-in that stands before another one; NULL: none does. */
+/* The state of a plug-in in front of another one; NULL: there is none. */
 static inline kf_between_state *device_between(void) { return device_symbol(KF_BETWEEN_SYMBOL); }
 
-/* Has the plug-in offer n devices; false: it cannot. */
+/* Makes the plug-in offer n devices; false if it cannot. */
 static inline bool device_show(uint32_t n) {
   kf_twin_state *twin = device_twin();
   kf_between_state *between = device_between();
@@ -37,19 +37,19 @@ static inline bool device_show(uint32_t n) {
   return twin != NULL || between != NULL;
 }
 
-/* A case for several devices. */
+/* Skips the case without several devices. */
 static inline void device_need(uint32_t n) {
   if (!device_show(n)) test_skip("second device");
 }
 
-/* A case for the twin alone. */
+/* Skips the case unless the plug-in is the twin. */
 static inline kf_twin_state *device_need_twin(void) {
   kf_twin_state *twin = device_twin();
   if (twin == NULL) test_skip("twin");
   return twin;
 }
 
-/* Before and after every case: the limits are as they were. */
+/* Fixture around every case: restores the limits. */
 static inline int device_reset(void **state) {
   (void)state;
   static kf_twin_state as_it_was;
@@ -71,7 +71,7 @@ static inline void device_hear(void *user, const char *message) {
   (void)user;
   snprintf(device_heard[device_n_heard++ % 8], sizeof device_heard[0], "%s", message);
 }
-/* Whether the last note holds the text. */
+/* Whether the last log message holds the text. */
 static inline bool device_said(const char *text) {
   return device_n_heard > 0 && strstr(device_heard[(device_n_heard - 1) % 8], text) != NULL;
 }
@@ -84,7 +84,7 @@ static inline kf_ctx *device_ctx(unsigned threads, const char *device) {
   return ctx;
 }
 
-/* Around all cases: a real device stays open, since opening one takes a while. */
+/* Fixture around all cases: keeps a real device open, since opening one is slow. */
 static kf_ctx *device_kept;
 static inline int device_keep(void **state) {
   (void)state;

@@ -95,6 +95,7 @@ static inline exact_score exact_score_of(kf_metric metric, const float *q, const
 static inline void words_multiply(const uint32_t *x, int n, const whole *y, uint32_t *out) {
   memset(out, 0, (size_t)(n + WORDS) * sizeof *out);
   for (int i = 0; i < n; i++) {
+    if (x[i] == 0) continue; /* most words are */
     uint64_t over = 0;
     for (int j = 0; j < WORDS; j++) {
       over += (uint64_t)x[i] * y->word[j] + out[i + j];

@@ -1,4 +1,4 @@
-/* files.h - a temporary folder and little files in it, for the tests of src/file. */
+/* files.h - a temporary folder and small files in it. */
 #ifndef KF_TEST_FILES_H
 #define KF_TEST_FILES_H
 
@@ -45,7 +45,7 @@ static inline const char *write_text(const char *name, const char *text) {
   return write_bytes(name, text, strlen(text));
 }
 
-/* A head of bytes and then the data. */
+/* A header and then the data. */
 static inline const char *write_two(const char *name, const void *head, size_t n_head,
                                     const void *data, size_t n_data) {
   AUTOFREE char *all = malloc(n_head + n_data + 1);

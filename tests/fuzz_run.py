@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""fuzz/run.py with programs that only pretend to be fuzz targets: turns, ends, totals and findings.
+"""fuzz/run.py with programs that pretend to be fuzz targets: turns, ends, totals and findings.
 
 usage: fuzz_run.py
 """
@@ -11,7 +11,8 @@ import sys
 import tempfile
 
 RUN = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "fuzz", "run.py")
-# Notes its arguments; does 100 executions, or what -runs leaves of them; takes the time it is given if asked to.
+# Notes its arguments; does 100 executions, or what -runs leaves of them; takes the time it is given
+# if asked to.
 PRETENDER = """#!/bin/sh
 for word in "$@"; do
   case $word in

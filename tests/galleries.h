@@ -1,4 +1,4 @@
-/* galleries.h - small galleries and the models of them, shared by the tests of galleries. */
+/* galleries.h - small galleries and their models, for the tests of galleries. */
 #ifndef KF_TEST_GALLERIES_H
 #define KF_TEST_GALLERIES_H
 

@@ -2,15 +2,16 @@
 
 usage: memory.py KOOFU [PER_CLASS]
 
-Statistics of 400,000 x 768 f16 (or PER_CLASS rows in each of the 1,000 classes) must stay below 100 MiB, and within 4
-bytes a row of what a tenth of the rows takes. Writing a gallery takes the same for any number of rows. A search that leaves the
-f32 rows on disk takes a byte for each value and 8 for each row (4 of them its label) beyond what the search of a small
-gallery takes; with the rows in memory, four bytes more for each value. Unpacking a compressed .npz and reading a table of
-labels take the same for any number of rows.
+Statistics of 400,000 x 768 f16 (or PER_CLASS rows in each of the 1,000 classes) must stay below 100
+MiB, and within 4 bytes a row of what a tenth of the rows takes. Writing a gallery takes the same
+for any number of rows. A search that leaves the f32 rows on disk takes a byte for each value and 8
+for each row (4 of them its label) more than the search of a small gallery; with the rows in memory,
+four bytes more for each value. Unpacking a compressed .npz and reading a table of labels take the
+same for any number of rows.
 
-Hostile files stay within stated bounds: headers of 100 MB, whatever they hold, take their length and 128 MiB; lists of
-class names six times their length; the JSON files of a model folder seven times their limit of 16 MiB; pictures 1 GiB
-for all threads together.
+Hostile files stay within stated bounds: headers of 100 MB take their length and 128 MiB, whatever
+they contain; lists of class names six times their length; the JSON files of a model folder seven
+times their limit of 16 MiB; pictures 1 GiB for all threads together.
 """
 
 import os

@@ -1,10 +1,11 @@
-"""The library does not speak of the command line: neither its messages nor the comments of its headers.
+"""The library does not speak of the command line: neither its messages nor its headers' comments.
 
 usage: messages.py KOOFU
 
-Looks at every string of src/ (but src/report, whose page may tell how it was made) and at every comment of include/.
-None may hold an option ('--' and a letter, or a short one such as -o), 'koofu' and the name of a command, or such a
-name in quotes. Commands and short options are those that the program itself lists.
+Checks every string of src/ (except src/report, whose page may say how it was made) and every
+comment of include/. None may contain an option ('--' and a letter, or a short one such as -o),
+'koofu' and the name of a command, or such a name in quotes. The program itself lists commands and
+short options.
 """
 
 import glob

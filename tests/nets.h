@@ -1,4 +1,4 @@
-/* nets.h - the checks of a kernel of towers against the plain one, to the bit; shared by test_net.c
+/* nets.h - compares a kernel of towers with the plain one, to the bit; shared by test_net.c
  * (real instructions) and test_net_amx.c (emulated tiles). */
 #ifndef KF_TEST_NETS_H
 #define KF_TEST_NETS_H
@@ -10,7 +10,7 @@
 
 #include <math.h>
 
-/* Values as towers have them; of every size, with zeros of both signs and denormals; such that
+/* Values typical of towers; of every magnitude, with zeros of both signs and denormals; such that
  * products and sums are near the smallest normal number; or near the largest. */
 typedef enum values { ORDINARY, WILD, SMALL, LARGE, KINDS } values;
 
@@ -37,7 +37,7 @@ static inline float *random_rows(size_t n, uint64_t *seed, values kind) {
   return x;
 }
 
-/* Memory that was something else before. */
+/* Memory with garbage in it. */
 static inline void *used_memory(size_t size) {
   void *p = kf_alloc(1, size);
   assert_non_null(p);
@@ -174,7 +174,7 @@ static inline void check_products(const kf_net_kernel *net, const kf_net_kernel 
   }
 }
 
-/* Outputs in parts are those of one part, each in its place, and nothing else is written. */
+/* Outputs computed in parts equal those of one call, and nothing else is written. */
 static inline void check_parts(const kf_net_kernel *net, const kf_net_kernel *plain) {
   (void)plain;
   enum { M = 37, K = 50, N = 165, PART = 64, PARTS_OF_N = 3, STRIDE = 70, STEP = M * STRIDE + 5 };
@@ -216,8 +216,7 @@ static inline void check_edge_of_denormals(const kf_net_kernel *net, const kf_ne
   for (int c = 0; c < CASES; c++) {
     memset(x, 0, sizeof x);
     memset(w, 0, N * K * sizeof *w);
-    if (c % 8 ==
-        0) { /* denormals that bf16 would round up to a normal number, as row and as weight */
+    if (c % 8 == 0) { /* denormals that bf16 would round to a normal number, as row and as weight */
       x[1] = 0x1.fffffcp-127f, x[3] = 0x1p100f;
       for (size_t j = 0; j < N; j++) w[j * K + 1] = 0x1p100f, w[j * K + 3] = 0x1.fffffcp-127f;
     }
@@ -281,14 +280,13 @@ static inline void compare_activations(const kf_net_kernel *net, const kf_net_ke
   }
 }
 
-/* Activations of many values, also where they are cut off. */
+/* Activations of many values, including those beyond the cut-offs. */
 static inline void check_activations(const kf_net_kernel *net, const kf_net_kernel *plain) {
   enum { N = 6000 };
-  float *w = kf_alloc(N, sizeof *w);
+  AUTOFREE float *w = kf_alloc(N, sizeof *w);
   for (size_t i = 0; i < N; i++) w[i] = ((float)i - N / 2) * (i % 3 ? 0x1.01p-8f : 0x1.01p-4f);
   w[0] = INFINITY, w[1] = -INFINITY, w[2] = NAN, w[3] = -0.0f, w[4] = 0x1p-140f;
   compare_activations(net, plain, w, NULL, N, "activation");
-  kf_free(w);
 }
 
 /* Activations of numbers from all over f32, as biases: steps of a prime through their bits, and the
@@ -308,8 +306,8 @@ static inline void check_many_activations(const kf_net_kernel *net, const kf_net
   kf_free(zero), kf_free(bias);
 }
 
-/* What comes after the last column of a prepared row is zero, even after an infinity, and whatever was
- * in its memory: infinite outputs add up to infinity. */
+/* The padding after the last column of a prepared row is zero, whatever was in memory: infinite
+ * outputs still add up to infinity. */
 static inline void check_padding(const kf_net_kernel *net, const kf_net_kernel *plain) {
   (void)plain;
   enum { N = 5 };
@@ -329,13 +327,13 @@ static inline void check_padding(const kf_net_kernel *net, const kf_net_kernel *
   kf_free(rows), kf_free(first), kf_free(next), kf_free(second);
 }
 
-/* A key that is no number leaves no number, whatever its bits: the exponential adds to the exponent of
- * its result, and must not make a weight of it. */
+/* A NaN key gives NaN, whatever its bits: the exponential adds to the exponent field and must not
+ * turn a NaN into a weight. */
 static inline void check_nan(const kf_net_kernel *net, const kf_net_kernel *plain) {
   (void)plain;
   enum { KEYS = 3, DIM = 4 };
   float q[DIM] = {1, 1, 1, 1}, k[KEYS * DIM] = {0}, v[KEYS * DIM] = {0}, out[DIM];
-  void *workspace = used_memory(net->attention_size(KEYS, DIM));
+  AUTOFREE void *workspace = used_memory(net->attention_size(KEYS, DIM));
   kf_net_attention a = {.q = q,
                         .k = k,
                         .v = v,
@@ -357,10 +355,9 @@ static inline void check_nan(const kf_net_kernel *net, const kf_net_kernel *plai
     for (int c = 0; c < DIM; c++)
       if (!isnan(out[c])) fail_msg("a key of %08x leaves %a", bits, (double)out[c]);
   }
-  kf_free(workspace);
 }
 
-/* Outside, the processor treats denormals as before: the arithmetic of everybody else depends on it. */
+/* Outside the kernel the processor treats denormals as before, since the caller depends on it. */
 static inline void check_denormals_after(const kf_net_kernel *net, const kf_net_kernel *plain) {
   (void)plain;
   float x = 1, w = 1, out = 0;
@@ -376,7 +373,7 @@ static inline void check_denormals_after(const kf_net_kernel *net, const kf_net_
   kf_free(rows), kf_free(weights);
 }
 
-/* A row alone, and among others. */
+/* A row gives the same alone and among others. */
 static inline void check_rows_alone(const kf_net_kernel *net, const kf_net_kernel *plain) {
   (void)plain;
   enum { M = 210, K = 200, N = 70 };
@@ -391,11 +388,10 @@ static inline void check_rows_alone(const kf_net_kernel *net, const kf_net_kerne
   net->multiply(&p);
   p.out = one, p.m = 1;
   for (size_t i = 0; i < M; i++) {
-    void *row = prepared_rows(net, x + i * K, 1, K);
+    AUTOFREE void *row = prepared_rows(net, x + i * K, 1, K);
     p.x = row;
     net->multiply(&p);
     assert_same(all + i * N, one, N, "a row alone");
-    kf_free(row);
   }
   stop(net);
   kf_free(x), kf_free(w), kf_free(all), kf_free(rows), kf_free(weights);

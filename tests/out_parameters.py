@@ -1,7 +1,8 @@
-"""Every public function that hands out an object first sets the caller's pointer to NULL (KF_NOTHING in base.h), so that a
-caller who frees what a failed call was to give frees nothing.
+"""Every public function that hands out an object first sets the caller's pointer to NULL.
 
 usage: out_parameters.py
+
+So a caller may free the pointer after a failed call (KF_NOTHING in base.h).
 """
 
 import glob

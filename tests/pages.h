@@ -1,5 +1,5 @@
-/* pages.h - content for reports, made up but plausible: curves that rise and fall, classes that are
- * taken for each other. */
+/* pages.h - invented but plausible content for reports: curves that rise and fall, confused
+ * classes. */
 #ifndef KF_TEST_PAGES_H
 #define KF_TEST_PAGES_H
 
@@ -117,7 +117,7 @@ static inline void page_sweep(page *p, double mean, uint32_t dim) {
   }
 }
 
-/* Rows of class k go to itself, to its neighbour and, few, to one far away. */
+/* Most rows of class k are right, some go to its neighbour, a few to a distant class. */
 static inline void page_analysis(page *p, uint32_t classes) {
   kf_analysis *a = &p->analysis;
   *a = (kf_analysis){.totals = p->eval, .n_classes = classes, .n_bins = PAGE_BINS, .bins = p->bins};
@@ -128,7 +128,7 @@ static inline void page_analysis(page *p, uint32_t classes) {
     a->classes[k] = (kf_class_result){20, 8 + k * 7 % 12, 17, 20};
   for (uint32_t k = 0; k < classes && classes > 1; k++)
     a->confusions[a->n_confusions++] = (kf_confusion){(int32_t)k, (int32_t)(k ^ 1u), 8};
-  if (classes % 2 && a->n_confusions > 0) a->n_confusions--; /* its partner is not there */
+  if (classes % 2 && a->n_confusions > 0) a->n_confusions--; /* its partner does not exist */
   for (int i = 0; i < PAGE_BINS; i++)
     p->bins[i] =
         (kf_margin_bin){0.002 * i * i, 0.002 * (i + 1) * (i + 1), 300, (uint64_t)(100 + 20 * i)};

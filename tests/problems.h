@@ -24,7 +24,7 @@ typedef struct shape {
   uint64_t seed;
 } shape;
 
-/* A vector of its own for every number; those of problems with other seeds are others. */
+/* A different vector for every number and every seed. */
 static inline void normals(const shape *s, uint64_t number, double scale, float *x) {
   uint64_t state = s->seed * 1000000007u + number;
   for (uint32_t j = 0; j < s->dim; j++) x[j] = (float)(scale * test_normal(&state));
@@ -45,7 +45,7 @@ static inline void tight_clusters(const shape *s, uint64_t i, float *x) {
     x[j] = (float)((double)x[j] * (1 + 1e-6 * test_normal(&state)));
 }
 
-/* The same with differences of about one step of eight bits. */
+/* The same with differences of about one 8-bit step. */
 static inline void loose_clusters(const shape *s, uint64_t i, float *x) {
   uint64_t state = hash(s, i);
   normals(s, i % 5, 1, x);
@@ -93,7 +93,7 @@ static inline void tiny_products(const shape *s, uint64_t i, float *x) {
   normals(s, i, pow(10, -18 - (double)(s->dim % 5)), x);
 }
 
-/* On both sides of the length from which on rows are no longer rounded. */
+/* On both sides of the length above which rows are not rounded to 8 bits. */
 static inline void lengths_around_1e15(const shape *s, uint64_t i, float *x) {
   normals(s, i, pow(10, 13 + (double)(i % 4)) / sqrt(s->dim), x);
 }
@@ -112,7 +112,7 @@ static inline void uneven_lengths(const shape *s, uint64_t i, float *x) {
   normals(s, i, exp(1.5 * test_normal(&state)), x);
 }
 
-/* As embeddings of CLIP are: one column holds 0.7 of the length of every row. */
+/* Like CLIP embeddings: one column holds 0.7 of the length of every row. */
 static inline void cone(const shape *s, uint64_t i, float *x) {
   uint64_t state = hash(s, i);
   normals(s, i, sqrt(0.51 / s->dim), x);
@@ -130,8 +130,8 @@ static inline void ternary(const shape *s, uint64_t i, float *x) {
   for (uint32_t j = 0; j < s->dim; j++) x[j] = (float)(test_random(&state) % 3) - 1;
 }
 
-/* All elements as large as they get, so that sums of products of integers are, too. Odd rows are
- * minus the even ones before them: an even number of rows has its mean at zero. */
+/* All elements are extreme, so integer sums reach their extremes. Odd rows are the negatives of the
+ * even rows before them, so the mean of an even number of rows is zero. */
 static inline void signs(const shape *s, uint64_t i, float *x) {
   uint64_t state = hash(s, i / 2);
   for (uint32_t j = 0; j < s->dim; j++) {
@@ -140,8 +140,8 @@ static inline void signs(const shape *s, uint64_t i, float *x) {
   }
 }
 
-/* Whole multiples of a few rows of small integers, and sums of two of these: rows that are parallel
- * without being equal, and others with the same cosine by chance. */
+/* Integer multiples of a few rows of small integers, and sums of two of these: rows that are
+ * parallel but not equal, and others with the same cosine by chance. */
 static inline void multiples(const shape *s, uint64_t i, float *x) {
   uint64_t state = hash(s, i), which = test_random(&state) % 9, other = test_random(&state) % 9;
   float times = (float)(1 + test_random(&state) % 11), plus = (float)(test_random(&state) % 3 / 2);
@@ -165,7 +165,7 @@ static inline void some_zero(const shape *s, uint64_t i, float *x) {
   normals(s, i, i % 3 == 0 ? 0 : 1, x);
 }
 
-/* Lengths e^-40 to e^40: the longest of them do not fit 8 bits, and come in batches of their own. */
+/* Lengths e^-40 to e^40: the longest do not fit 8 bits and are handled in separate batches. */
 static inline void wild_lengths(const shape *s, uint64_t i, float *x) {
   uint64_t state = hash(s, i);
   normals(s, i, exp(40 * test_uniform(&state)), x);
@@ -191,7 +191,7 @@ static inline void one_huge_among_tiny(const shape *s, uint64_t i, float *x) {
   normals(s, i, i == s->n / 2 ? 1e30 : 1e-30, x);
 }
 
-/* Too long for 8 bits, but for one row in eight. */
+/* Too long for 8 bits, except one row in eight. */
 static inline void mostly_too_long(const shape *s, uint64_t i, float *x) {
   normals(s, i, i % 8 == 3 ? 1 : 1e16, x);
 }
@@ -211,18 +211,18 @@ static inline void far_rows(const shape *s, uint64_t i, float *x) {
   normals(s, i, i < s->n ? 1e20 : 1, x);
 }
 
-/* Queries of all lengths beside rows of one, which is any. */
+/* Queries of all lengths; all rows have the same length, which is random. */
 static inline void queries_of_any_length(const shape *s, uint64_t i, float *x) {
   normals(s, i, any_scale(s, i < s->n ? 0 : i), x);
 }
 
-/* Rows of all lengths beside queries of one. */
+/* Rows of all lengths; all queries have the same length. */
 static inline void rows_of_any_length(const shape *s, uint64_t i, float *x) {
   normals(s, i, any_scale(s, i < s->n ? i : s->n), x);
 }
 
-/* Queries of so few units of 2^-149 that f32 cannot hold their length, and long rows, which come in
- * pairs, so that the centre is zero. */
+/* Queries of a few units of 2^-149, whose length f32 cannot hold, and long rows in opposite pairs,
+ * so that the centre is zero. */
 static inline void denormal_queries(const shape *s, uint64_t i, float *x) {
   uint64_t state = hash(s, i < s->n ? i / 2 : i);
   double sign = i < s->n && i % 2 == 1 ? -1 : 1, step = i < s->n ? 1e12 : 0x1p-149;
@@ -235,10 +235,9 @@ static inline void zero_queries(const shape *s, uint64_t i, float *x) {
   normals(s, i, i < s->n ? 1 : 0, x);
 }
 
-/* In steps of 1/127 of the largest element, queries are integers and so is every second pair of
- * rows; the other pairs are rounded by nearly half a step in every element, always away from the
- * queries. The second row of a pair is minus the first, so that the mean of up to 1,024 rows is
- * zero. */
+/* In units of 1/127 of the largest element, queries and every second pair of rows are integers; the
+ * other pairs are rounded by nearly half a unit in every element, always away from the queries. The
+ * second row of a pair is minus the first, so the mean of up to 1,024 rows is zero. */
 static inline void unlucky_rounding(const shape *s, uint64_t i, float *x) {
   uint64_t direction = s->seed, state = hash(s, i < s->n ? i / 2 : i);
   for (uint32_t j = 0; j < s->dim; j++) {
@@ -251,8 +250,8 @@ static inline void unlucky_rounding(const shape *s, uint64_t i, float *x) {
   }
 }
 
-/* The same with queries that are rounded unluckily for every second pair of rows. The other rows
- * are short and lose little, so that they look better than they are beside them. */
+/* The same with queries whose rounding is unlucky for every second pair of rows. The other rows are
+ * short and lose little, so they look too good in comparison. */
 static inline void unlucky_queries(const shape *s, uint64_t i, float *x) {
   uint64_t direction = s->seed, state = hash(s, i < s->n ? i / 2 : i);
   for (uint32_t j = 0; j < s->dim; j++) {
@@ -269,15 +268,15 @@ static inline void unlucky_queries(const shape *s, uint64_t i, float *x) {
   }
 }
 
-/* Rows and queries that eight bits hold exactly, in steps of 1 and of 3 by turns, rows again in
- * pairs. Products of long ones differ in the last places of f32 only, and the steps are rounded
- * differently: what is done in f32 must be allowed for. */
+/* Rows and queries that 8 bits hold exactly, in steps of 1 and 3 in turn, rows again in pairs.
+ * Products of long ones differ only in the last bits of f32, and the steps round differently: the
+ * bound must include the rounding of f32 arithmetic. */
 static inline void long_integers(const shape *s, uint64_t i, float *x) {
   uint64_t same = s->seed, state = hash(s, i < s->n ? i / 2 : i);
   float step = i / 2 % 2 == 0 ? 1 : 3, sign = i % 2 == 0 ? 1 : -1;
   if (i >= s->n) {
     for (uint32_t j = 0; j < s->dim; j++) x[j] = (float)(90 + test_random(&state) % 37);
-    x[0] = 0; /* where rows have their largest element */
+    x[0] = 0; /* the column of the rows' largest element */
     x[s->dim - 1] = 127;
     for (uint32_t j = 0; j < s->dim; j++) x[j] *= 1 + 0x4dp-10f;
     return;
@@ -289,9 +288,9 @@ static inline void long_integers(const shape *s, uint64_t i, float *x) {
   for (uint32_t j = 0; j < s->dim; j++) x[j] *= sign;
 }
 
-/* Rows of m equal elements 720,720 / m in a run, whose products with queries of equal elements are
- * all the same to the last bit. Eight bits hold them without an error worth speaking of, so that
- * the rounding of the arithmetic itself is what a bound must cover. */
+/* Rows with a run of m elements of 720,720 / m, whose products with constant queries are equal to
+ * the last bit. 8 bits hold them almost exactly, so the bound must cover the rounding of the
+ * arithmetic itself. */
 static inline void equal_products(const shape *s, uint64_t i, float *x) {
   uint64_t at = hash(s, i), m = 1 + at % (s->dim < 16 ? s->dim : 16);
   for (uint32_t j = 0; j < s->dim; j++) x[j] = i < s->n ? 0 : (float)(1 + i % 100);
@@ -363,12 +362,12 @@ typedef struct problem {
   shape shape;
   uint64_t n_queries;
   float *rows;  /* [n][dim] */
-  float *given; /* the same before they were rounded to `dtype`; NULL: they were not */
+  float *given; /* the rows before rounding to `dtype`; NULL: not rounded */
   kf_dtype dtype;
   float *queries; /* [n_queries][dim] */
 } problem;
 
-/* A row of the kind; one that came out as zeros by chance gets one element, the least there is. */
+/* A row of the kind; if it is zero by chance, one element becomes the smallest denormal. */
 static inline void make_row(const problem *p, uint64_t i, float *x) {
   p->kind->row(&p->shape, i, x);
   uint32_t j = 0;
@@ -399,8 +398,8 @@ static inline problem make_problem(const kind *of, uint64_t n, uint32_t dim, uin
   return p;
 }
 
-/* Rounds the rows to f16 or bf16, unless one becomes infinite, or zeros where it was not. The index gets
- * them as they were. */
+/* Rounds the rows to f16 or bf16, unless a row becomes infinite or zero. The index gets the rows as
+ * they were. */
 static inline void round_problem(problem *p, kf_dtype dtype) {
   uint64_t size = p->shape.n * p->shape.dim;
   uint16_t *half = malloc(size * sizeof *half);
@@ -433,8 +432,8 @@ AUTO_STRUCT(problem, free_problem)
 
 /* --- brute force ----------------------------------------------------------------------------- */
 
-/* All rows in the order of their nearness to each query, and their scores. The order is that of the
- * exact scores, and of row numbers where these are equal. */
+/* All rows, nearest first, for each query, and their scores. Ordered by exact score, then by row
+ * number. */
 typedef struct answer {
   const problem *problem;
   kf_metric metric;
@@ -442,7 +441,7 @@ typedef struct answer {
   double *scores; /* [n_queries][n] */
 } answer;
 
-/* The canonical sum, as docs/numerics.md has it: lane i mod 8, and then the tree. */
+/* The canonical sum of docs/numerics.md: lane i mod 8, then the tree. */
 static inline double sum_by_hand(const float *x, const float *y, uint32_t dim, bool distance) {
   double lane[8] = {0};
   for (uint32_t i = 0; i < dim; i++) {
@@ -459,12 +458,12 @@ static inline double norm2_by_hand(const float *x, const problem *p) {
 
 typedef struct ranked {
   double value; /* smaller is better: minus the product, or the squared distance */
-  double error; /* more than rounding can do to it */
+  double error; /* an upper bound of its rounding error */
   int64_t row;
   const float *query, *x;
   const problem *problem;
   kf_metric metric;
-  exact_score *exact; /* once it has been needed */
+  exact_score *exact; /* computed when first needed */
 } ranked;
 
 static inline void find_exact(ranked *r) {
@@ -474,7 +473,7 @@ static inline void find_exact(ranked *r) {
   *r->exact = exact_score_of(r->metric, r->query, r->x, r->problem->shape.dim);
 }
 
-/* Exact scores are looked at only where rounded ones are close. */
+/* Exact scores are computed only where rounded ones are close. */
 static inline int by_rank(const void *a, const void *b) {
   ranked *x = (ranked *)(uintptr_t)a, *y = (ranked *)(uintptr_t)b;
   if (fabs(x->value - y->value) > x->error + y->error) return x->value < y->value ? -1 : 1;
@@ -487,8 +486,8 @@ static inline int by_rank(const void *a, const void *b) {
   return x->row < y->row ? -1 : 1;
 }
 
-/* What decides: minus the cosine or the product, or the squared distance. q2 and x2: the squared
- * lengths. */
+/* The value that is minimised: minus the cosine or product, or the squared distance. q2 and x2:
+ * squared lengths. */
 static inline double value_by_hand(const float *q, const float *x, uint32_t dim, kf_metric metric,
                                    double q2, double x2) {
   if (metric == KF_METRIC_EUCLIDEAN) return sum_by_hand(q, x, dim, true);
@@ -549,8 +548,8 @@ typedef struct how {
   unsigned threads;
   uint64_t batch; /* queries in one call; 0: all */
   bool in_place, from_data;
-  uint32_t lead; /* directions of the first pass; 0: rows whole */
-  bool resident; /* no copy of the rows is made, if they are f32 and not in place */
+  uint32_t lead; /* leading directions of the first pass; 0: whole rows */
+  bool resident; /* rows are not copied, if they are f32 and not in place */
 } how;
 
 static inline kf_status fetch_problem(const void *self, const kf_kernels *kernels, uint64_t first,
@@ -561,7 +560,7 @@ static inline kf_status fetch_problem(const void *self, const kf_kernels *kernel
   return KF_OK;
 }
 
-/* An index whose first pass takes leading directions, of any number of rows; or whose rows are
+/* An index whose first pass uses leading directions, whatever its size, or whose rows are
  * resident. */
 static inline kf_index *given_index_of(kf_ctx *ctx, const problem *p, kf_metric metric,
                                        const how *h) {
@@ -595,7 +594,8 @@ static inline kf_index *index_of(kf_ctx *ctx, const problem *p, kf_metric metric
   return index;
 }
 
-/* The k nearest of every query in calls of `batch`; rows and scores are [n_queries][k]. */
+/* The k nearest rows of every query, `batch` queries per call; rows and scores are
+ * [n_queries][k]. */
 static inline kf_status search_all(kf_ctx *ctx, const kf_index *index, const problem *p, uint32_t k,
                                    uint64_t batch, const int64_t *leave_out, int64_t *rows,
                                    double *scores, kf_search_report *report) {
@@ -617,9 +617,9 @@ static inline bool same_bits(double x, double y) {
   return a == b;
 }
 
-/* How many queries were answered wrongly, in a row number or in a bit of a score (scores may be
- * NULL), and the first such place in words. A score that rounding has put out of order is that of
- * the row before. */
+/* The number of queries with a wrong row number or a wrong bit in a score (scores may be NULL);
+ * text describes the first. A score that rounding put out of order is reported as that of the row
+ * before. */
 static inline uint64_t count_wrong(const answer *a, uint32_t k, const int64_t *leave_out,
                                    const int64_t *rows, const double *scores, char text[256]) {
   uint64_t n = a->problem->shape.n, wrong = 0;
@@ -649,7 +649,7 @@ static inline const char *metric_name(kf_metric metric) {
   return metric == KF_METRIC_COSINE ? "cosine" : metric == KF_METRIC_INNER ? "inner" : "Euclidean";
 }
 
-/* The index, asked in this way for each k of the list, must answer as brute force does. */
+/* For each k of the list, the index searched in this way must give the answers of brute force. */
 static inline void check(const answer *a, const how *h, const uint32_t *ks, size_t n_ks,
                          const int64_t *leave_out) {
   const problem *p = a->problem;

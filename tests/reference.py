@@ -140,7 +140,8 @@ def compare_fit(name, problem, dim, lam):
     counts = model["counts"]
     lengths = [math.hypot(*p) for p in ours["prototype"]]
     check(f"{name}: lengths of prototypes", distance(lengths, model["prototype_lengths"]), FIT)
-    # Stored as unit rows in f32; along directions that are not unique only their lengths can be compared.
+    # Stored as unit rows in f32; along directions that are not unique only their lengths can be
+    # compared.
     shown = [i for i in clear if between[i] > 1e-9 * between[0]]
     worst = max(abs(p[i] / length - q[i]) for p, q, length, n in zip(ours["prototype"], model["prototypes"], lengths, counts) if n > 0 for i in shown)
     check(f"{name}: prototypes", worst, 2 ** -24)

@@ -1,4 +1,5 @@
-/* refits.h - for tests that fit again without some rows: an unbalanced world, and dense matrices. */
+/* refits.h - for tests that fit again without some rows: an unbalanced world, and dense
+ * matrices. */
 #ifndef KF_TEST_REFITS_H
 #define KF_TEST_REFITS_H
 

@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
-"""Reports in a real browser: no complaint, no request, nothing wider than the window, readable colours, numbers under
-the pointer. usage: report_browser.py path/to/unit_report; skipped (77) without Chromium."""
+"""Reports in a real browser: no errors or requests, fits the window, readable colours and tooltips.
+
+usage: report_browser.py path/to/unit_report; skipped (77) without Chromium.
+"""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-/* scans.h - the checks of a scan kernel against the definition, shared by test_kernel.c (real
+/* scans.h - compares a scan kernel with its definition, shared by test_kernel.c (real
  * instructions) and test_amx.c (emulated tiles). */
 #ifndef KF_TEST_SCANS_H
 #define KF_TEST_SCANS_H
@@ -19,7 +19,7 @@ typedef struct scan_case {
   int32_t *floor;
 } scan_case;
 
-/* -most … most, and the extremes more often than not where `extreme`. */
+/* In -most … most; mostly the extremes if `extreme`. */
 static inline int8_t scan_byte(uint64_t *seed, int most, bool extreme) {
   uint64_t r = test_random(seed);
   if (extreme && r % 4 > 0) return (int8_t)(r & 64 ? most : -most);
@@ -43,9 +43,9 @@ static inline scan_case make_scan(const kf_scan_kernel *k, uint32_t dim, size_t 
       c.packed[(r / KF_PANEL * dim + i / 4 * 4) * KF_PANEL + r % KF_PANEL * 4 + i % 4] =
           (uint8_t)(c.rows[r * dim + i] + 128);
     c.offset[r] = (float)(100 * test_uniform(&seed));
-    if (r % 37 == 5) c.offset[r] = INFINITY;  /* a place behind the last row */
-    if (r % 41 == 9) c.offset[r] = -INFINITY; /* a row that is always a hit */
-    if (r % 43 == 7) c.offset[r] = NAN;       /* does not happen, and is the same everywhere */
+    if (r % 37 == 5) c.offset[r] = INFINITY;  /* padding after the last row */
+    if (r % 41 == 9) c.offset[r] = -INFINITY; /* always a hit */
+    if (r % 43 == 7) c.offset[r] = NAN;       /* does not occur, but all kernels agree */
   }
   c.unit = (float)(100 * fabs(test_uniform(&seed)) + 1e-3);
   for (size_t q = 0; q < n; q++)
@@ -66,13 +66,13 @@ AUTO_STRUCT(scan_case, free_scan)
 
 static inline void check_scan(const kf_scan_kernel *k, const scan_case *c) {
   size_t rows = c->panels * KF_PANEL;
-  void *packed = kf_alloc(1, k->size(c->dim));
-  kf_hit *hits = kf_alloc(c->n * rows, sizeof *hits);
-  int32_t *peaks = kf_alloc(c->n * KF_PEAKS, sizeof *peaks);
+  AUTOFREE void *packed = kf_alloc(1, k->size(c->dim));
+  AUTOFREE kf_hit *hits = kf_alloc(c->n * rows, sizeof *hits);
+  AUTOFREE int32_t *peaks = kf_alloc(c->n * KF_PEAKS, sizeof *peaks);
   assert_int_equal(k->size(c->dim) % 64, 0);
   memset(packed, 0x5a, k->size(c->dim));
   k->pack(c->queries, c->n, c->dim, packed);
-  /* Aligned, because gcc clears it with stores that need it, on a stack of AddressSanitizer's. */
+  /* gcc clears this with aligned stores, and AddressSanitizer's stack is not aligned. */
   kf_scan s __attribute__((aligned(64))) = {.dim = c->dim,
                                             .panels = c->packed,
                                             .n_panels = c->panels,
@@ -108,12 +108,9 @@ static inline void check_scan(const kf_scan_kernel *k, const scan_case *c) {
   }
   if (all != n_hits)
     fail_msg("dim %u, %zu queries: %zu hits, wanted %zu", c->dim, c->n, n_hits, all);
-  kf_free(packed);
-  kf_free(hits);
-  kf_free(peaks);
 }
 
-/* The next number of queries: few, some, and a group less one and whole. */
+/* The next number of queries to try: all below 12, some above, and the last two. */
 static inline size_t scan_next(size_t n, size_t group) {
   if (n < 12 || n + 1 >= group) return n + 1;
   return n + 5 < group - 1 ? n + 5 : group - 1;

@@ -1,6 +1,6 @@
-/* suite.c - the main program of the unit tests. It runs all suites that are linked to it, one suite, or
- * those cases of a suite whose names match a pattern. Ends with 77, which ctest shows as skipped, if
- * every case was skipped. */
+/* suite.c - main of the unit tests: runs all suites linked to it, one suite, or those cases of a
+ * suite whose names match a pattern. Exits with 77, which ctest shows as skipped, if every case was
+ * skipped. */
 #include "test.h"
 
 #include <fnmatch.h>
@@ -8,7 +8,7 @@
 enum { WRONG_USE = 2, ALL_SKIPPED = 77 };
 
 static test_suite *suites; /* in reverse order */
-static size_t n_skipped;   /* cases of the suite that runs */
+static size_t n_skipped;   /* in the current suite */
 
 /* dir/test_NAME.c */
 static void name_suite(test_suite *suite, const char *file) {

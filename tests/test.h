@@ -23,9 +23,9 @@
 
 /* --- suites ----------------------------------------------------------------------------------- */
 
-/* Each test_*.c is a suite, named after the file. TEST(name) { … } is one of its cases, which run in the order
- * of the file. FIXTURES(.before = f, .after = g) sets functions around all cases, .before_each and
- * .after_each around every case. suite.c has main. */
+/* Each test_*.c is a suite, named after the file. TEST(name) { … } is one of its cases, which run
+ * in the order of the file. FIXTURES(.before = f, .after = g) sets functions around all cases,
+ * .before_each and .after_each around every case. suite.c has main. */
 enum { TEST_MOST_CASES = 128 };
 
 typedef struct test_suite {
@@ -52,19 +52,19 @@ __attribute__((unused)) static test_suite test_here;
   }                                                                                                \
   static void run_##case_name##_test(__attribute__((unused)) void **state)
 
-/* For cases out of a table: calls ADD_TEST for each. */
+/* Cases from a table: a body that calls ADD_TEST for each. */
 #define TESTS                      __attribute__((constructor)) static void test_add_table(void)
 #define ADD_TEST(name, run, state) test_add(&test_here, __BASE_FILE__, name, run, state)
 
 /* --- cases that this machine cannot run ------------------------------------------------------ */
 
-/* tools/skipped.py looks for these lines. */
+/* The line that tools/skipped.py looks for. */
 #define TEST_SKIPPED "skipped: no %s here\n"
 
-/* Skips this case for want of an instruction set or a library. */
+/* Skips this case because an instruction set or a library is missing. */
 void test_skip(const char *missing);
 
-/* kf_isa_available, for loops over instruction sets: names a missing one, once. */
+/* kf_isa_available for loops over instruction sets; reports a missing one once. */
 static inline bool test_has_isa(kf_isa isa) {
   static bool told[16];
   if (kf_isa_available(isa)) return true;
@@ -75,7 +75,7 @@ static inline bool test_has_isa(kf_isa isa) {
 
 /* --------------------------------------------------------------------------------------------- */
 
-/* splitmix64, so that every run tests the same numbers. */
+/* splitmix64: every run tests the same numbers. */
 static inline uint64_t test_random(uint64_t *state) {
   uint64_t z = (*state += 0x9E3779B97F4A7C15u);
   z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9u;
@@ -95,8 +95,8 @@ static inline double test_normal(uint64_t *state) {
   return sum / 2;
 }
 
-/* AUTO(kf_data) *data = NULL; AUTO(world) w = …; AUTOFREE char *bytes = …; are freed where their scope ends, in
- * reverse order; after a failed check they are left. */
+/* AUTO(kf_data) *data = NULL; AUTO(world) w = …; AUTOFREE char *bytes = …; are freed at the end of
+ * their scope, in reverse order; not after a failed check. */
 #define AUTO(type) __attribute__((cleanup(auto_##type))) type
 #define AUTOFREE   __attribute__((cleanup(free_variable)))
 
@@ -164,8 +164,8 @@ static inline kf_ctx *test_ctx(unsigned threads, kf_isa isa) {
                kf_errmsg(ctx), (int)(status), (text));                                             \
   } while (0)
 
-/* A fixture for suites that write thousands of files: puts temporary folders in memory, since fsync would
- * take most of the time. */
+/* A fixture for suites that write thousands of files: temporary folders go to memory, where fsync
+ * costs nothing. */
 static inline int test_in_memory(void **state) {
   (void)state;
   return getenv("TMPDIR") != NULL || access("/dev/shm", W_OK) != 0
@@ -173,7 +173,7 @@ static inline int test_in_memory(void **state) {
              : setenv("TMPDIR", "/dev/shm", 1);
 }
 
-/* A new folder under the temporary one; the name is static. */
+/* Makes a new temporary folder; the name is static. */
 static inline const char *test_folder(void) {
   static char folder[256];
   const char *base = getenv("TMPDIR");
@@ -188,7 +188,7 @@ static inline void test_remove(const char *folder) {
   assert_int_equal(system(command), 0);
 }
 
-/* folder/name in one of a few static buffers. */
+/* folder/name, in one of eight static buffers. */
 static inline const char *test_path(const char *folder, const char *name) {
   static char paths[8][512];
   static unsigned next;
@@ -197,7 +197,7 @@ static inline const char *test_path(const char *folder, const char *name) {
   return path;
 }
 
-/* The number of entries in a folder, hidden ones as well. */
+/* The number of entries in a folder, including hidden ones. */
 static inline int test_entries(const char *folder) {
   DIR *dir = opendir(folder);
   int n = 0;
@@ -229,7 +229,7 @@ static inline void assert_same_file(const char *a, const char *b) {
   assert_memory_equal(x, y, n);
 }
 
-/* Options for tests of the paper's method, whose formulas are the simpler ones. */
+/* Options for the paper's method, whose formulas are simpler. */
 static inline const kf_fit_options *paper(void) {
   static const kf_fit_options options = {.method = KF_METHOD_PAPER};
   return &options;

@@ -33,7 +33,7 @@ TEST(checksum) {
     assert_true(hash_of(long_text, n, step) == hash_of(long_text, n, n));
 }
 
-/* --- names and dictionaries -------------------------------------------------------------------- */
+/* --- names and dictionaries ------------------------------------------------------------------- */
 
 TEST(dict_grows) {
   enum { N = 5000 };
@@ -55,9 +55,8 @@ TEST(sizes) {
   assert_true(kf_mul_u64(UINT32_MAX, UINT32_MAX, &out));
   assert_null(kf_alloc(UINT64_MAX, 2));
   assert_null(kf_alloc(UINT64_MAX, 1));
-  void *nothing = kf_alloc(0, 8);
+  AUTOFREE void *nothing = kf_alloc(0, 8);
   assert_non_null(nothing);
-  kf_free(nothing);
 }
 
 TEST(arena) {
@@ -75,7 +74,7 @@ TEST(arena) {
   for (int i = 0; i < 40; i++)
     for (int k = 0; k < i; k++) assert_int_equal(bytes[i][k], i);
   assert_false(a.failed);
-  /* After one failure nothing is handed out, so that the last check finds it. */
+  /* After one failure all further allocations fail, so one final check suffices. */
   KF_TAKE(&a, zeros, UINT64_MAX);
   assert_null(zeros);
   assert_true(a.failed);
@@ -157,8 +156,8 @@ static kf_status add_one(void *argument, size_t i, size_t worker, kf_err *err) {
   return KF_OK;
 }
 
-/* Jobs that are over before a thread could wake up: each task is done once and seen by the caller.
- * With two threads the worker may look out for jobs. */
+/* Jobs that end before a worker wakes up: each task runs once, and the caller sees its effect. With
+ * two threads the worker may spin. */
 TEST(short_jobs) {
   for (unsigned threads = 2; threads <= 4; threads++) {
     AUTO(kf_ctx) *ctx = test_ctx(threads, KF_ISA_AUTO);
@@ -172,7 +171,7 @@ TEST(short_jobs) {
   }
 }
 
-/* The first task to fail is not the first one to be told of. */
+/* The first failure in time is not the one reported. */
 static kf_status fail_late(void *argument, size_t i, size_t worker, kf_err *err) {
   (void)argument;
   (void)worker;
@@ -227,7 +226,7 @@ TEST(whole_or_absent) {
   assert_int_equal(access(path, F_OK), -1); /* not before it is complete */
   assert_int_equal(kf_out_commit(&out, &err), KF_OK);
   size_t n;
-  char *bytes = test_read(path, &n);
+  AUTOFREE char *bytes = test_read(path, &n);
   assert_int_equal(n, 5);
   assert_memory_equal(bytes, "whole", 5);
   free(bytes);
@@ -244,12 +243,11 @@ TEST(whole_or_absent) {
   kf_out_abort(&out);
   bytes = test_read(path, &n);
   assert_memory_equal(bytes, "whole", 5);
-  free(bytes);
   assert_int_equal(test_entries(folder), 1);
   test_remove(folder);
 }
 
-/* Every length around the buffer, in several writes. */
+/* All lengths around the buffer size, in several writes. */
 TEST(long_files) {
   const char *folder = test_folder(), *path = test_path(folder, "file");
   static char piece[700001];
@@ -288,8 +286,8 @@ static void close_folder(int fd) {
   close(fd);
 }
 
-/* A file that is parked takes no descriptor, and is read as long as it is the same one, wherever its folder
- * goes. */
+/* A parked file holds no descriptor and can be read while it is the same file, even if its folder
+ * moves. */
 TEST(parked_files) {
   const char *outer = test_folder(), *folder = test_path(outer, "a"),
              *moved = test_path(outer, "b");
@@ -344,7 +342,7 @@ TEST(refused_writes) {
   const char *folder = test_folder(), *path = test_path(folder, "x.safetensors");
   assert_ok(ctx, kf_model_save(ctx, m, path));
   size_t before, after;
-  char *old = test_read(path, &before);
+  AUTOFREE char *old = test_read(path, &before);
   struct rlimit limit, small;
   assert_int_equal(getrlimit(RLIMIT_FSIZE, &limit), 0);
   small = limit;
@@ -355,19 +353,17 @@ TEST(refused_writes) {
   assert_error(ctx, KF_ERR_IO, path, kf_model_save(ctx, m, path));
   assert_error(ctx, KF_ERR_IO, path, kf_data_save(ctx, data, KF_F32, path));
   assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
-  char *now = test_read(path, &after);
+  AUTOFREE char *now = test_read(path, &after);
   assert_int_equal(before, after);
   assert_memory_equal(old, now, before);
   assert_int_equal(test_entries(folder), 1);
-  free(old);
-  free(now);
   test_remove(folder);
   assert_error(ctx, KF_ERR_IO, "no-such-folder",
                kf_model_save(ctx, m, "/no-such-folder/m.safetensors"));
   assert_error(ctx, KF_ERR_ARG, ".safetensors", kf_model_save(ctx, m, "/dev/full"));
 }
 
-/* A link stays a link, and a file that was private stays private. */
+/* A link stays a link, and a private file stays private. */
 TEST(links_and_permissions) {
   const char *folder = test_folder(), *path = test_path(folder, "file"),
              *link = test_path(folder, "link");
@@ -388,16 +384,15 @@ TEST(links_and_permissions) {
   assert_int_equal(lstat(path, &info), 0);
   assert_int_equal(info.st_mode & 07777, 0600);
   size_t n;
-  char *bytes = test_read(path, &n);
+  AUTOFREE char *bytes = test_read(path, &n);
   assert_memory_equal(bytes, "new", 3);
-  free(bytes);
   assert_int_equal(test_entries(folder), 2);
   test_remove(folder);
 }
 
 TEST(whole_files) {
   const char *folder = test_folder();
-  char *joined = kf_path_join(folder, "five");
+  AUTOFREE char *joined = kf_path_join(folder, "five");
   assert_string_equal(joined, test_path(folder, "five"));
   FILE *file = fopen(joined, "w");
   assert_non_null(file);
@@ -418,7 +413,6 @@ TEST(whole_files) {
   kf_free(joined);
   joined = kf_path_join("", "b");
   assert_string_equal(joined, "b");
-  kf_free(joined);
   test_remove(folder);
 }
 
@@ -432,7 +426,7 @@ TEST(what_is_no_file) {
   assert_non_null(strstr(err.message, "No such file"));
 }
 
-/* Required arguments that are NULL are an error, not a crash. */
+/* A required argument that is NULL is an error, not a crash. */
 TEST(null_arguments) {
   AUTO(kf_ctx) *ctx = test_ctx(1, KF_ISA_AUTO);
   kf_stats *s;
@@ -462,12 +456,12 @@ TEST(null_arguments) {
 
 TEST(messages) {
   kf_err err;
-  /* A name out of a hostile file must not reach the terminal as an escape sequence. */
+  /* A name from a hostile file must not reach the terminal as an escape sequence. */
   kf_fail(&err, KF_ERR_DATA, "class '%s'", "\x1b[31mred\n\x7f.");
   assert_string_equal(err.message, "class '\\x1b[31mred\\n\\x7f.'");
   kf_fail_file(&err, "a\u202Eb", "class '%s'", "\xc2\x9bx\xff");
   assert_string_equal(err.message, "a\\u{202e}b: class '\\u{9b}x\\xff'");
-  char many[2000]; /* escapes are longer than what they stand for, and none is cut */
+  char many[2000]; /* escapes are longer than the characters, and none is cut */
   memset(many, 1, sizeof many - 1);
   many[sizeof many - 1] = '\0';
   kf_fail(&err, KF_ERR_DATA, "%s", many);
@@ -495,7 +489,7 @@ static void assert_shown(const char *text, const char *wanted) {
   kf_string_clear(&back);
 }
 
-/* What a terminal may obey, or nobody can see, is escaped; everything else stays. */
+/* Control and invisible characters are escaped; everything else stays. */
 TEST(escapes) {
   static const char *const plain[] = {"", "red fox", "C:\\new", "caf\u00E9", "\u732B", "\u20AC",
                                       "\u202F", "\U0001F408", "e\u0301", "\u2764\uFE0F",
@@ -516,7 +510,7 @@ TEST(escapes) {
   assert_shown("\xe2\x80\xe2\x80\xae", "\\xe2\\x80\\u{202e}");
 }
 
-/* What is no escape stays as it is. */
+/* Text that is not an escape stays as it is. */
 TEST(unescapes) {
   static const char *const same[] = {"\\",     "\\q",       "\\u",          "\\u{}",
                                      "\\u{12", "\\u{d800}", "\\u{1100000}", "\\u{1234567}",
@@ -529,7 +523,7 @@ TEST(unescapes) {
   kf_string_clear(&back);
 }
 
-/* Whatever fails, what would have been handed out is NULL afterwards, not what it was before. */
+/* After any failure the out parameter is NULL, not its old value. */
 TEST(nothing_on_failure) {
   kf_ctx *ctx = test_ctx(1, KF_ISA_AUTO), *other = (kf_ctx *)0x1;
   kf_model *model = (kf_model *)0x1;

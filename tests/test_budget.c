@@ -1,5 +1,5 @@
-/* test_budget.c - memory that threads share: never more than there is, turn by turn, what is too large
- * alone; and pictures that are read within it. */
+/* test_budget.c - memory that threads share: never more than there is, turn by turn, what is too
+ * large alone; and pictures that are read within it. */
 #include "files.h"
 
 #include "encode/image.h"

@@ -31,11 +31,12 @@ static void clear(fixture *f) {
   kf_ctx_free(f->ctx);
   free_world(&f->w);
 }
+AUTO_STRUCT(fixture, clear)
 
 /* --- samples and folds ------------------------------------------------------------------------ */
 
 TEST(samples) {
-  fixture f = make(5000, 3, 40, 1);
+  AUTO(fixture) f = make(5000, 3, 40, 1);
   const uint64_t most[] = {1, 100, 777, 4999, 5000, 100000};
   for (size_t s = 0; s < 6; s++) {
     kf_row_list rows;
@@ -56,7 +57,6 @@ TEST(samples) {
     if (most[s] >= 5000) assert_int_equal(rows.n, 5000);
     kf_row_list_clear(&rows);
   }
-  clear(&f);
 }
 
 TEST(samples_of_many) {
@@ -69,19 +69,18 @@ TEST(samples_of_many) {
 
 /* Labels were looked at when the data set was opened, but files can change. */
 TEST(samples_of_changing_labels) {
-  fixture f = make(50, 3, 4, 1);
+  AUTO(fixture) f = make(50, 3, 4, 1);
   kf_row_list rows;
   uint64_t labelled;
   kf_gallery *gallery;
   f.w.labels[7] = 1 << 20;
   assert_error(f.ctx, KF_ERR_DATA, "1048576", kf_sample_rows(f.ctx, f.data, 10, &rows, &labelled));
   assert_error(f.ctx, KF_ERR_DATA, "1048576", kf_gallery_new(f.ctx, f.data, NULL, NULL, &gallery));
-  clear(&f);
 }
 
 /* Some rows of a data set are bad where they are bad in the whole. */
 TEST(picks_of_bad_rows) {
-  fixture f = make(50, 3, 4, 1);
+  AUTO(fixture) f = make(50, 3, 4, 1);
   const uint64_t rows[] = {4, 5, 6, 9};
   float x[4 * 3];
   int32_t labels[4];
@@ -97,25 +96,24 @@ TEST(picks_of_bad_rows) {
       assert_int_equal(labels[i], i == 1 ? KF_LABEL_BAD : f.w.labels[rows[i]]);
     kf_data_free(pick);
   }
-  clear(&f);
 }
 
 /* The statistics without a fold, by subtraction, have the bits of those of all other rows. */
 TEST(fold_statistics) {
   for (unsigned threads = 1; threads <= 3; threads++) {
-    fixture f = make(1003, 9, 17, threads);
+    AUTO(fixture) f = make(1003, 9, 17, threads);
     kf_row_list all;
     uint64_t labelled;
     unsigned char *fold;
-    kf_stats *rest;
+    AUTO(kf_stats) *rest = NULL;
     assert_ok(f.ctx, kf_sample_rows(f.ctx, f.data, UINT64_MAX, &all, &labelled));
     assert_ok(f.ctx, kf_fold_rows(&all, 17, 5, &fold, &f.ctx->err));
     assert_ok(f.ctx, kf_stats_copy(f.ctx, f.stats, &rest));
     uint64_t total = 0;
     for (uint32_t number = 0; number < 5; number++) {
       kf_row_list in, out;
-      kf_data *inside, *outside;
-      kf_stats *taken, *wanted;
+      AUTO(kf_data) *inside = NULL, *outside = NULL;
+      AUTO(kf_stats) *taken = NULL, *wanted = NULL;
       assert_ok(f.ctx, kf_rows_of_fold(&all, fold, number, false, &in, &f.ctx->err));
       assert_ok(f.ctx, kf_rows_of_fold(&all, fold, number, true, &out, &f.ctx->err));
       assert_int_equal(in.n + out.n, 1003);
@@ -134,19 +132,13 @@ TEST(fold_statistics) {
       assert_memory_equal(rest->sums, wanted->sums, 17 * 9 * sizeof *rest->sums);
       assert_memory_equal(rest->moments, wanted->moments, kf_triangle(9) * sizeof *rest->moments);
       assert_ok(f.ctx, kf_stats_merge(f.ctx, rest, taken));
-      kf_stats_free(taken);
       assert_memory_equal(rest->moments, f.stats->moments, kf_triangle(9) * sizeof *rest->moments);
-      kf_stats_free(wanted);
-      kf_data_free(inside);
-      kf_data_free(outside);
       kf_row_list_clear(&in);
       kf_row_list_clear(&out);
     }
     assert_int_equal(total, 1003);
-    kf_stats_free(rest);
     kf_row_list_clear(&all);
     kf_free(fold);
-    clear(&f);
   }
 }
 
@@ -173,19 +165,15 @@ TEST(good_enough) {
 
 /* A row whose class has none left without its fold is not scored. */
 TEST(dimensions_with_single_rows) {
-  fixture f = make(300, 5, 8, 1);
-  kf_dim_choice *c;
-  kf_stats *stats;
-  kf_data *data;
+  AUTO(fixture) f = make(300, 5, 8, 1);
+  AUTO(kf_dim_choice) *c = NULL;
+  AUTO(kf_stats) *stats = NULL;
+  AUTO(kf_data) *data = NULL;
   for (uint64_t i = 0; i < 300; i++) f.w.labels[i] = i < 2 ? 6 + (int32_t)i : (int32_t)(i % 6);
   assert_ok(f.ctx, kf_data_open_memory(f.ctx, f.w.rows, 300, 5, f.w.labels, NULL, 8, &data));
   assert_ok(f.ctx, kf_stats_new_from_data(f.ctx, data, NULL, &stats));
   assert_ok(f.ctx, kf_dim_choice_new(f.ctx, stats, data, NULL, &c));
   assert_int_equal(c->n, 298);
-  kf_dim_choice_free(c);
-  kf_stats_free(stats);
-  kf_data_free(data);
-  clear(&f);
 }
 
 /* With very many classes a row of each is enough, unless more are asked for. */
@@ -235,10 +223,10 @@ TEST(folds_of_groups) {
 /* The curve is that of fitting and evaluating every number of dimensions on every fold. */
 TEST(dimensions) {
   enum { D = 12, K = 14 };
-  fixture f = make(700, D, K, 2);
+  AUTO(fixture) f = make(700, D, K, 2);
   kf_dim_options options = {
       .method = KF_METHOD_PAPER, .lambda = {0.2, KF_LAMBDA_RELATIVE}, .folds = 3};
-  kf_dim_choice *c;
+  AUTO(kf_dim_choice) *c = NULL;
   assert_ok(f.ctx, kf_dim_choice_new(f.ctx, f.stats, f.data, &options, &c));
   assert_int_equal(c->n_points, D);
   assert_int_equal(c->n, 700);
@@ -249,14 +237,14 @@ TEST(dimensions) {
   assert_ok(f.ctx, kf_fold_rows(&all, K, 3, &fold, &f.ctx->err));
   for (uint32_t number = 0; number < 3; number++) {
     kf_row_list in, out;
-    kf_data *inside, *outside;
-    kf_stats *stats;
+    AUTO(kf_data) *inside = NULL, *outside = NULL;
+    AUTO(kf_stats) *stats = NULL;
     assert_ok(f.ctx, kf_rows_of_fold(&all, fold, number, false, &in, &f.ctx->err));
     assert_ok(f.ctx, kf_rows_of_fold(&all, fold, number, true, &out, &f.ctx->err));
     assert_ok(f.ctx, kf_data_new_pick(f.data, in.row, in.n, &inside, &f.ctx->err));
     assert_ok(f.ctx, kf_data_new_pick(f.data, out.row, out.n, &outside, &f.ctx->err));
     assert_ok(f.ctx, kf_stats_new_from_data(f.ctx, outside, NULL, &stats));
-    kf_verdicts *all_dims = NULL;
+    AUTO(kf_verdicts) *all_dims = NULL;
     for (uint32_t l = D; l >= 1; l--) {
       AUTO(kf_model) *model = NULL;
       kf_eval_result result;
@@ -274,10 +262,6 @@ TEST(dimensions) {
       won[l - 1] += both.only_b;
       if (l < D) kf_verdicts_free(here);
     }
-    kf_verdicts_free(all_dims);
-    kf_stats_free(stats);
-    kf_data_free(inside);
-    kf_data_free(outside);
     kf_row_list_clear(&in);
     kf_row_list_clear(&out);
   }
@@ -293,32 +277,27 @@ TEST(dimensions) {
     if (l + 1 >= c->dim) assert_true(kf_dim_upper95(c, l) <= 0.005);
   }
   assert_true(c->margin == 0.005 && c->same == D && isnan(kf_dim_upper95(c, D)));
-  kf_dim_choice *wide;
+  AUTO(kf_dim_choice) *wide = NULL;
   options.margin = 0.99;
   assert_ok(f.ctx, kf_dim_choice_new(f.ctx, f.stats, f.data, &options, &wide));
   assert_int_equal(wide->dim, 1);
   /* An absolute lambda means the same share of the scatter in every fold. */
-  kf_model *model;
+  AUTO(kf_model) *model = NULL;
   kf_fit_options fit = {.method = KF_METHOD_PAPER, .lambda = options.lambda};
   assert_ok(f.ctx, kf_fit_stats(f.ctx, f.stats, &fit, &model));
-  kf_dim_choice *absolute;
+  AUTO(kf_dim_choice) *absolute = NULL;
   options.lambda = (kf_lambda){kf_model_lambda(model), KF_LAMBDA_ABSOLUTE};
   assert_ok(f.ctx, kf_dim_choice_new(f.ctx, f.stats, f.data, &options, &absolute));
   assert_memory_equal(absolute->points, wide->points, D * sizeof *wide->points);
-  kf_model_free(model);
-  kf_dim_choice_free(absolute);
-  kf_dim_choice_free(wide);
-  kf_dim_choice_free(c);
   kf_row_list_clear(&all);
   kf_free(fold);
-  clear(&f);
 }
 
 /* With fewer classes than dimensions, one less than the classes are all that can matter if rows are
  * centred or distances Euclidean: they are taken however few rows there are. */
 TEST(dimensions_of_few_classes) {
   enum { D = 12, K = 5 };
-  fixture f = make(60, D, K, 2);
+  AUTO(fixture) f = make(60, D, K, 2);
   kf_dim_choice *c;
   const kf_dim_options ways[] = {{.method = KF_METHOD_PAPER, .centre = KF_CENTRE_MEAN},
                                  {.method = KF_METHOD_PAPER, .metric = KF_METRIC_EUCLIDEAN},
@@ -337,7 +316,6 @@ TEST(dimensions_of_few_classes) {
     if (w == 3) assert_int_equal(c->dim, D);
     kf_dim_choice_free(c);
   }
-  clear(&f);
 }
 
 /* Sixty rows cannot show a loss below half a point, even if they never differ; thousands can. */
@@ -358,7 +336,7 @@ TEST(bound_of_a_loss) {
 }
 
 TEST(dimensions_refused) {
-  fixture f = make(100, 4, 5, 1);
+  AUTO(fixture) f = make(100, 4, 5, 1);
   kf_dim_choice *c = NULL;
   assert_error(f.ctx, KF_ERR_ARG, "101 folds",
                kf_dim_choice_new(f.ctx, f.stats, f.data,
@@ -367,15 +345,14 @@ TEST(dimensions_refused) {
                kf_dim_choice_new(f.ctx, f.stats, f.data,
                                  &(kf_dim_options){.method = KF_METHOD_PAPER, .margin = -1}, &c));
   assert_null(c);
-  clear(&f);
 }
 
 /* --- neighbours ------------------------------------------------------------------------------- */
 
 TEST(neighbours) {
   enum { MOST = 30 };
-  fixture f = make(400, 8, 25, 2);
-  kf_gallery *gallery;
+  AUTO(fixture) f = make(400, 8, 25, 2);
+  AUTO(kf_gallery) *gallery = NULL;
   kf_k_choice *c;
   uint32_t list[MOST];
   kf_hits hits[MOST];
@@ -404,20 +381,18 @@ TEST(neighbours) {
   c = NULL;
   options.most = 400;
   assert_error(f.ctx, KF_ERR_ARG, "400", kf_k_choice_new(f.ctx, gallery, &options, &c));
-  kf_gallery_free(gallery);
-  clear(&f);
 }
 
 /* By folds, each k is right as often as in galleries of models that are fitted again on the rows of
  * the other folds. */
 TEST(neighbours_by_folds) {
   enum { MOST = 12, FOLDS = 3, K = 20 };
-  fixture f = make(400, 8, K, 2);
+  AUTO(fixture) f = make(400, 8, K, 2);
   kf_fit_options fit = {.method = KF_METHOD_PAPER,
                         .lambda = {0.2, KF_LAMBDA_RELATIVE},
                         .dim = 6,
                         .centre = KF_CENTRE_MEAN};
-  kf_model *model;
+  AUTO(kf_model) *model = NULL;
   kf_k_choice *c;
   uint32_t list[MOST];
   uint64_t labelled, n = 0, top1[MOST] = {0}, top5[MOST] = {0};
@@ -432,9 +407,9 @@ TEST(neighbours_by_folds) {
   assert_ok(f.ctx, kf_fold_rows(&all, K, FOLDS, &fold, &f.ctx->err));
   for (uint32_t number = 0; number < FOLDS; number++) {
     kf_row_list in, out;
-    kf_data *inside, *outside;
-    kf_model *again;
-    kf_gallery *gallery;
+    AUTO(kf_data) *inside = NULL, *outside = NULL;
+    AUTO(kf_model) *again = NULL;
+    AUTO(kf_gallery) *gallery = NULL;
     kf_eval_result counts;
     kf_hits hits[MOST];
     assert_ok(f.ctx, kf_rows_of_fold(&all, fold, number, false, &in, &f.ctx->err));
@@ -452,10 +427,6 @@ TEST(neighbours_by_folds) {
       top1[k] += hits[k].top1;
       top5[k] += hits[k].top5;
     }
-    kf_gallery_free(gallery);
-    kf_model_free(again);
-    kf_data_free(inside);
-    kf_data_free(outside);
     kf_row_list_clear(&in);
     kf_row_list_clear(&out);
   }
@@ -477,10 +448,8 @@ TEST(neighbours_by_folds) {
   assert_error(f.ctx, KF_ERR_ARG, "300",
                kf_k_choice_new_by_folds(f.ctx, f.stats, f.data, model, &options, &c));
   assert_null(c);
-  kf_model_free(model);
   kf_row_list_clear(&all);
   kf_free(fold);
-  clear(&f);
 }
 
 /* As many folds as most classes have rows. */
@@ -490,20 +459,16 @@ TEST(number_of_folds) {
     uint32_t folds;
   } cases[] = {{400, 10}, {80, 4}, {79, 4}, {60, 3}, {40, 5}};
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-    fixture f = make(cases[i].rows, 8, 20, 1);
+    AUTO(fixture) f = make(cases[i].rows, 8, 20, 1);
     for (uint64_t r = 0; r < cases[i].rows; r++) f.w.labels[r] = (int32_t)(r % 20);
-    kf_data *data;
-    kf_stats *stats;
-    kf_dim_choice *c;
+    AUTO(kf_data) *data = NULL;
+    AUTO(kf_stats) *stats = NULL;
+    AUTO(kf_dim_choice) *c = NULL;
     assert_ok(f.ctx,
               kf_data_open_memory(f.ctx, f.w.rows, cases[i].rows, 8, f.w.labels, NULL, 20, &data));
     assert_ok(f.ctx, kf_stats_new_from_data(f.ctx, data, NULL, &stats));
     assert_ok(f.ctx, kf_dim_choice_new(f.ctx, stats, data, NULL, &c));
     assert_int_equal(c->folds, cases[i].folds);
-    kf_dim_choice_free(c);
-    kf_stats_free(stats);
-    kf_data_free(data);
-    clear(&f);
   }
 }
 
@@ -564,9 +529,9 @@ TEST(near_duplicates) {
 
 /* A gallery in memory answers as one that went through a file. */
 TEST(gallery_in_memory) {
-  fixture f = make(300, 10, 7, 2);
+  AUTO(fixture) f = make(300, 10, 7, 2);
   const char *folder = test_folder(), *path = test_path(folder, "gallery.safetensors");
-  kf_model *model;
+  AUTO(kf_model) *model = NULL;
   kf_gallery *file, *memory;
   assert_ok(f.ctx, kf_fit_stats(f.ctx, f.stats,
                                 &(kf_fit_options){.method = KF_METHOD_PAPER, .dim = 6}, &model));
@@ -600,15 +565,13 @@ TEST(gallery_in_memory) {
   assert_int_equal(kf_gallery_rows(memory), 299);
   assert_int_equal(kf_gallery_label(memory, 5), f.w.labels[6]);
   kf_gallery_free(memory);
-  kf_model_free(model);
   test_remove(folder);
-  clear(&f);
 }
 
 /* --- rules for lambda ------------------------------------------------------------------------- */
 
 TEST(rules) {
-  fixture f = make(500, 8, 6, 3);
+  AUTO(fixture) f = make(500, 8, 6, 3);
   kf_lambda lambda;
   assert_ok(f.ctx, kf_lambda_ledoit_wolf(f.ctx, f.stats, f.data, &lambda));
   assert_int_equal(lambda.unit, KF_LAMBDA_RELATIVE);
@@ -641,14 +604,12 @@ TEST(rules) {
   assert_true(fabs(lambda.value / (r / (1 - r)) - 1) < 1e-4);
   free(d);
 
-  kf_model *model;
+  AUTO(kf_model) *model = NULL;
   kf_fit_options options = {.method = KF_METHOD_PAPER};
   assert_ok(f.ctx, kf_lambda_parse(f.ctx, "gda", &options.lambda));
   assert_ok(f.ctx, kf_fit_stats(f.ctx, f.stats, &options, &model));
   double wanted = kf_model_mean_eigenvalue(model) * 8 / 499;
   assert_true(fabs(kf_model_lambda(model) / wanted - 1) < 1e-14);
-  kf_model_free(model);
-  clear(&f);
 }
 
 /* Rows that are not those of the statistics, though as many: nothing overflows. */

@@ -1,5 +1,5 @@
-/* test_comm.c - ranks that share out the work: the same bytes whatever their number, and one error
- * whoever fails. The ranks are threads (thread_ranks.h). */
+/* test_comm.c - work divided among ranks: the same bytes on any number of ranks, and one error
+ * whichever rank fails. The ranks are threads (thread_ranks.h). */
 #include "base/base.h"
 #include "thread_ranks.h"
 
@@ -7,15 +7,21 @@
 #include <stdatomic.h>
 #include <time.h>
 
-#define TRY(call)                                                                                  \
-  do {                                                                                             \
-    kf_status try_status = (call);                                                                 \
-    if (try_status != KF_OK) return try_status;                                                    \
-  } while (0)
+#define TRY KF_TRY
 
 enum { CLASSES = 9, DIM = 24, PER_CLASS = 23, ROWS = CLASSES * PER_CLASS };
 
-/* Rows of a session, which every rank opens for itself. */
+static char folder[256]; /* of each test */
+
+static const char *in_folder(const char *name) {
+  static _Thread_local char paths[4][600];
+  static _Thread_local unsigned next;
+  char *path = paths[next++ % 4];
+  snprintf(path, sizeof paths[0], "%s/%s", folder, name);
+  return path;
+}
+
+/* The data of a session, which every rank opens itself. */
 typedef struct inputs {
   kf_data *train, *test;
   kf_text *text;
@@ -50,7 +56,7 @@ static kf_status note_model(kf_ctx *ctx, const kf_model *model, session_log *log
   return KF_OK;
 }
 
-/* --- statistics --------------------------------------------------------------------------------- */
+/* --- statistics ------------------------------------------------------------------------------- */
 
 static kf_status note_stats(kf_ctx *ctx, kf_stats *stats, session_log *log) {
   kf_bytes *bytes;
@@ -70,7 +76,7 @@ static kf_status count_rows(kf_ctx *ctx, void *argument, session_log *log) {
   for (int raw = 0; raw < 2; raw++) {
     kf_stats_options o = {.normalize = raw ? KF_OFF : KF_ON};
     TRY(kf_stats_new_from_data(ctx, in.train, &o, &stats));
-    /* More rows than there are; those that were there before count once. */
+    /* Adding rows to merged statistics: earlier rows must count once. */
     kf_status status = kf_data_get(ctx, in.train, 3, 5, rows, labels);
     if (status == KF_OK) status = kf_stats_add(ctx, stats, rows, labels, 5);
     kf_status noted = note_stats(ctx, stats, log);
@@ -82,7 +88,7 @@ static kf_status count_rows(kf_ctx *ctx, void *argument, session_log *log) {
 
 TEST(statistics_are_the_same) { assert_same_on_ranks(count_rows, NULL); }
 
-/* Each rank reads its share of the rows, and no others. */
+/* Each rank reads only its share of the rows. */
 typedef struct counted_rows {
   pthread_mutex_t lock;
   uint64_t brought; /* by all ranks */
@@ -111,16 +117,12 @@ static kf_status count_brought(kf_ctx *ctx, void *argument, session_log *log) {
 
 TEST(rows_are_read_once) {
   static counted_rows counted = {PTHREAD_MUTEX_INITIALIZER, 0};
-  session of[4] = {{0}};
-  run_ranks(of, 4, count_brought, &counted);
-  for (int i = 0; i < 4; i++) {
-    assert_int_equal(of[i].status, KF_OK);
-    free(of[i].log.bytes);
-  }
-  assert_int_equal(counted.brought, 1000);
+  AUTO(session_log) alone = found_alone(count_brought, &counted);
+  assert_found(4, count_brought, &counted, &alone);
+  assert_int_equal(counted.brought, 2 * 1000);
 }
 
-/* Blocks of queries: every rank has all rows, and each is read on one rank. */
+/* Blocks of queries: every rank gets all rows, but each row is read on one rank only. */
 static kf_status read_counted(kf_ctx *ctx, void *argument, session_log *log) {
   kf_data *data;
   AUTO(kf_reader) *reader = NULL;
@@ -141,10 +143,10 @@ static kf_status read_counted(kf_ctx *ctx, void *argument, session_log *log) {
 TEST(queries_are_read_once) {
   static counted_rows counted = {PTHREAD_MUTEX_INITIALIZER, 0};
   assert_same_on_ranks(read_counted, &counted);
-  assert_int_equal(counted.brought, 6 * 1000); /* alone, and on five numbers of ranks */
+  assert_int_equal(counted.brought, 6 * 1000); /* without ranks, and on five numbers of ranks */
 }
 
-/* Bad rows that are skipped, fewer rows than ranks. */
+/* Skipped bad rows, and fewer rows than ranks. */
 static kf_status count_few(kf_ctx *ctx, void *argument, session_log *log) {
   const uint64_t n = *(const uint64_t *)argument;
   float rows[200 * 3];
@@ -162,10 +164,9 @@ static kf_status count_few(kf_ctx *ctx, void *argument, session_log *log) {
   TRY(kf_data_open_arrays(ctx, &all, 1, 3, &how, &data));
   TRY(kf_stats_new_from_data(ctx, data, NULL, &stats));
   if (n > 100) {
-    kf_lambda_choice *choice;
+    AUTO(kf_lambda_choice) *choice = NULL;
     TRY(kf_lambda_choice_new(ctx, stats, data, NULL, &choice));
     note(log, choice->points, choice->n_points * sizeof *choice->points);
-    kf_lambda_choice_free(choice);
     TRY(kf_lambda_ledoit_wolf(ctx, stats, data, &lambda));
     NOTE(log, lambda.value);
   }
@@ -178,11 +179,11 @@ TEST(few_and_bad_rows_are_the_same) {
   for (size_t i = 0; i < 4; i++) assert_same_on_ranks(count_few, (void *)(uintptr_t)&sizes[i]);
 }
 
-/* Enough rows that lambda is chosen from parts of them: from one where it hardly matters, and from all where labels
- * mean little. */
+/* Enough rows for lambda to be chosen from parts of them: from one part where lambda hardly
+ * matters, from all where labels mean little. */
 typedef struct parts_case {
   double signal;
-  uint64_t n; /* rows that it took */
+  uint64_t n; /* rows that were used */
 } parts_case;
 
 enum { MANY = 13000, COLUMNS = 5 };
@@ -232,7 +233,7 @@ TEST(choices_in_parts_are_the_same) {
   assert_true(part && all);
 }
 
-/* --- fitting ------------------------------------------------------------------------------------- */
+/* --- fitting ---------------------------------------------------------------------------------- */
 
 static kf_status fit_all(kf_ctx *ctx, void *argument, session_log *log) {
   (void)argument;
@@ -265,7 +266,7 @@ static kf_status fit_all(kf_ctx *ctx, void *argument, session_log *log) {
 
 TEST(models_are_the_same) { assert_same_on_ranks(fit_all, NULL); }
 
-/* --- judging ------------------------------------------------------------------------------------- */
+/* --- judging ---------------------------------------------------------------------------------- */
 
 static kf_status note_analysis(kf_ctx *ctx, const kf_model *model, const kf_data *data,
                                session_log *log) {
@@ -317,7 +318,7 @@ static kf_status judge_all(kf_ctx *ctx, void *argument, session_log *log) {
 
 TEST(verdicts_are_the_same) { assert_same_on_ranks(judge_all, NULL); }
 
-/* --- sweeps ------------------------------------------------------------------------------------- */
+/* --- sweeps ----------------------------------------------------------------------------------- */
 
 static kf_status note_sweep(kf_ctx *ctx, const kf_stats *stats, const inputs *in, bool test,
                             const kf_sweep_options *o, session_log *log) {
@@ -364,7 +365,7 @@ static kf_status sweep_all(kf_ctx *ctx, void *argument, session_log *log) {
 
 TEST(sweeps_are_the_same) { assert_same_on_ranks(sweep_all, NULL); }
 
-/* --- use ----------------------------------------------------------------------------------------- */
+/* --- use -------------------------------------------------------------------------------------- */
 
 static kf_status use_all(kf_ctx *ctx, void *argument, session_log *log) {
   (void)argument;
@@ -394,7 +395,7 @@ static kf_status use_all(kf_ctx *ctx, void *argument, session_log *log) {
 
 TEST(answers_are_the_same) { assert_same_on_ranks(use_all, NULL); }
 
-/* --- files and galleries ------------------------------------------------------------------------- */
+/* --- files and galleries ---------------------------------------------------------------------- */
 
 static kf_status note_file(const char *path, session_log *log) {
   FILE *file = fopen(path, "rb");
@@ -437,25 +438,22 @@ static kf_status search_all(kf_ctx *ctx, const kf_gallery *g, const kf_data *tes
   return KF_OK;
 }
 
-/* Every rank writes what it is asked to; only rank 0 does. */
+/* Every rank calls the writers; only rank 0 writes. */
 static kf_status write_all(kf_ctx *ctx, void *argument, session_log *log) {
-  const char *folder = argument;
-  char path[512], more[512], npy[512];
+  (void)argument;
+  const char *path = in_folder("gallery.safetensors"), *more = in_folder("more.safetensors");
+  const char *npy = in_folder("rows.npy");
   inputs in;
   AUTO(kf_model) *model = NULL;
-  kf_gallery *g;
+  AUTO(kf_gallery) *g = NULL;
   TRY(open_inputs(ctx, &in));
   TRY(kf_fit(ctx, in.train, NULL, &model, NULL));
-  snprintf(path, sizeof path, "%s/gallery.safetensors", folder);
-  snprintf(more, sizeof more, "%s/more.safetensors", folder);
-  snprintf(npy, sizeof npy, "%s/rows.npy", folder);
   TRY(kf_gallery_save(ctx, in.train, model, NULL, path));
   TRY(note_file(path, log));
   TRY(kf_gallery_save(ctx, in.test, NULL, &(kf_gallery_options){.append_to = path}, path));
   TRY(note_file(path, log));
   TRY(kf_gallery_load(ctx, path, NULL, &g));
   TRY(search_all(ctx, g, in.test, log));
-  kf_gallery_free(g);
   TRY(kf_outputs_begin(ctx));
   TRY(kf_transform_data(ctx, model, in.train, NULL, KF_F16, more));
   TRY(kf_transform_data(ctx, model, in.test, NULL, KF_F32, npy));
@@ -466,15 +464,7 @@ static kf_status write_all(kf_ctx *ctx, void *argument, session_log *log) {
   return KF_OK;
 }
 
-/* A session that writes into a folder of its own, which is its argument. */
-static void assert_same_in_folder(kf_status (*run)(kf_ctx *, void *, session_log *)) {
-  char folder[256];
-  snprintf(folder, sizeof folder, "%s", test_folder());
-  assert_same_on_ranks(run, folder);
-  test_remove(folder);
-}
-
-TEST(files_are_the_same) { assert_same_in_folder(write_all); }
+TEST(files_are_the_same) { assert_same_on_ranks(write_all, NULL); }
 
 static void spoil(const char *path) {
   FILE *file = fopen(path, "r+b");
@@ -484,19 +474,14 @@ static void spoil(const char *path) {
   fclose(file);
 }
 
-/* --- ranks that open a gallery before and after a change ------------------------------------------------ */
+/* --- ranks that open a gallery before and after a change -------------------------------------- */
 
 static const char *const seen_at_first[] = {"first.safetensors", "second.safetensors"};
 
-static const char *in_folder(const char *folder, const char *name) {
-  static _Thread_local char path[600];
-  snprintf(path, sizeof path, "%s/%s", folder, name);
-  return path;
-}
-
 static kf_status load_each(kf_ctx *ctx, void *argument, session_log *log) {
+  (void)argument;
   AUTO(kf_gallery) *g = NULL;
-  const char *own = in_folder(argument, seen_at_first[kf_ctx_rank(ctx)]);
+  const char *own = in_folder(seen_at_first[kf_ctx_rank(ctx)]);
   TRY(kf_gallery_load(ctx, own, &(kf_gallery_load_options){.rerank_from_disk = 1}, &g));
   uint64_t rows = kf_gallery_rows(g);
   NOTE(log, rows);
@@ -506,30 +491,26 @@ static kf_status load_each(kf_ctx *ctx, void *argument, session_log *log) {
   return status;
 }
 
-/* Rank 0 sees it as rank 1 does, but later. */
+/* Rank 0 sees the gallery that rank 1 sees, but later. */
 static void *change_first(void *argument) {
   nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL);
-  char from[600];
-  snprintf(from, sizeof from, "%s", in_folder(argument, "third.safetensors"));
-  rename(from, in_folder(argument, seen_at_first[0]));
-  return NULL;
+  rename(in_folder("third.safetensors"), in_folder(seen_at_first[0]));
+  return argument;
 }
 
 TEST(ranks_see_the_same_gallery) {
   AUTO(kf_ctx) *ctx = test_ctx(1, KF_ISA_AUTO);
-  const char *folder = test_folder();
-  kf_data *data;
   for (int i = 0; i < 3; i++) {
+    AUTO(kf_data) *data = NULL;
     kf_synth_options o = {.classes = 3, .dim = 9, .per_class = i > 0 ? 20 : 14};
     assert_ok(ctx, kf_synth_open(ctx, &o, &data));
     const char *name = i < 2 ? seen_at_first[i] : "third.safetensors";
-    assert_ok(ctx, kf_gallery_save(ctx, data, NULL, NULL, in_folder(folder, name)));
-    kf_data_free(data);
+    assert_ok(ctx, kf_gallery_save(ctx, data, NULL, NULL, in_folder(name)));
   }
   pthread_t changer;
   session of[2] = {{0}};
-  assert_int_equal(pthread_create(&changer, NULL, change_first, (void *)(uintptr_t)folder), 0);
-  run_ranks(of, 2, load_each, (void *)(uintptr_t)folder);
+  assert_int_equal(pthread_create(&changer, NULL, change_first, NULL), 0);
+  run_ranks(of, 2, load_each, NULL);
   pthread_join(changer, NULL);
   for (int i = 0; i < 2; i++) {
     if (of[i].status != KF_OK) fail_msg("rank %d: %s", i, of[i].message);
@@ -540,41 +521,27 @@ TEST(ranks_see_the_same_gallery) {
   assert_int_equal(of[0].log.n, of[1].log.n);
   assert_memory_equal(of[0].log.bytes, of[1].log.bytes, of[0].log.n);
   for (int i = 0; i < 2; i++) free(of[i].log.bytes);
-  test_remove(folder);
 }
 
 static kf_status load_gallery(kf_ctx *ctx, void *argument, session_log *log) {
-  kf_gallery *g;
-  TRY(kf_gallery_load(ctx, argument, NULL, &g));
-  kf_gallery_free(g);
+  (void)argument;
+  AUTO(kf_gallery) *g = NULL;
+  TRY(kf_gallery_load(ctx, in_folder("gallery.safetensors"), NULL, &g));
   note(log, "loaded", 6);
   return KF_OK;
 }
 
-/* Rank 0 alone looks for damage; all hear of it. */
+/* Only rank 0 checks for damage; all ranks fail. */
 TEST(damaged_galleries_are_refused) {
-  char folder[256], path[512];
-  snprintf(folder, sizeof folder, "%s", test_folder());
-  snprintf(path, sizeof path, "%s/gallery.safetensors", folder);
-  kf_ctx *ctx = test_ctx(1, KF_ISA_AUTO);
-  kf_data *data;
+  const char *path = in_folder("gallery.safetensors");
+  AUTO(kf_ctx) *ctx = test_ctx(1, KF_ISA_AUTO);
+  AUTO(kf_data) *data = NULL;
   assert_ok(ctx, kf_synth_open(ctx, &(kf_synth_options){.classes = 3, .dim = 8}, &data));
   assert_ok(ctx, kf_gallery_save(ctx, data, NULL, NULL, path));
-  kf_data_free(data);
-  kf_ctx_free(ctx);
-  session of[3] = {{0}};
-  run_ranks(of, 3, load_gallery, path);
-  for (int i = 0; i < 3; i++) {
-    assert_int_equal(of[i].status, KF_OK);
-    free(of[i].log.bytes);
-  }
+  AUTO(session_log) alone = found_alone(load_gallery, NULL);
+  assert_found(3, load_gallery, NULL, &alone);
   spoil(path);
-  run_ranks(of, 3, load_gallery, path);
-  for (int i = 0; i < 3; i++) {
-    assert_int_equal(of[i].status, KF_ERR_DATA);
-    assert_non_null(strstr(of[i].message, "checksum"));
-  }
-  test_remove(folder);
+  assert_fail(3, load_gallery, NULL, KF_ERR_DATA, "checksum");
 }
 
 static void note_ranges(session_log *log, kf_ranges *r) {
@@ -584,7 +551,8 @@ static void note_ranges(session_log *log, kf_ranges *r) {
   kf_ranges_free(r);
 }
 
-/* All rows within a limit that some of them have exactly, of all rows and of one class; and groups. */
+/* All rows within a limit that some rows meet exactly, among all rows and one class; and unique
+ * rows. */
 static kf_status search_within(kf_ctx *ctx, const kf_gallery *g, const float *queries, uint64_t n,
                                double limit, const int64_t *leave_out, session_log *log) {
   static const char *const odd[] = {"1"};
@@ -611,7 +579,7 @@ static kf_status search_within(kf_ctx *ctx, const kf_gallery *g, const float *qu
   return KF_OK;
 }
 
-/* Rows that are nearly or quite as near as others, on different ranks: the order is exact all the same. */
+/* Ties and near ties between rows of different ranks: the order is still exact. */
 static kf_status search_ties(kf_ctx *ctx, void *argument, session_log *log) {
   enum { N = 60, D = 6, QUERIES = 20 };
   static const kf_metric metrics[] = {KF_METRIC_COSINE, KF_METRIC_EUCLIDEAN, KF_METRIC_INNER};
@@ -621,10 +589,10 @@ static kf_status search_ties(kf_ctx *ctx, void *argument, session_log *log) {
   int32_t labels[N];
   double scores[N * N];
   uint64_t state = 5;
-  char path[512];
-  snprintf(path, sizeof path, "%s/ties.safetensors", (const char *)argument);
+  (void)argument;
+  const char *path = in_folder("ties.safetensors");
   for (int i = 0; i < N * D; i++) rows[i] = (float)(1 + test_random(&state) % 3);
-  for (int i = 0; i < N; i += 3) /* all but the same as the row before */
+  for (int i = 0; i < N; i += 3) /* almost equal to the row before */
     rows[i * D + 2] = nextafterf(rows[(i > 0 ? i - 1 : N - 1) * D + 2], 9);
   for (int i = 0; i < QUERIES * D; i++) queries[i] = (float)(1 + test_random(&state) % 4);
   for (int i = 0; i < QUERIES; i++) leave_out[i] = (int64_t)(test_random(&state) % N);
@@ -646,7 +614,7 @@ static kf_status search_ties(kf_ctx *ctx, void *argument, session_log *log) {
       TRY(kf_gallery_search_itself(ctx, g, 0, N, ks[t], found, scores, NULL));
       note(log, found, (size_t)N * ks[t] * sizeof *found);
     }
-    static const uint32_t places[] = {0, 5, 40}; /* whose scores are limits: few, some, many rows */
+    static const uint32_t places[] = {0, 5, 40}; /* of scores that are limits: few to many rows */
     for (int t = 0; t < 3; t++)
       TRY(search_within(ctx, g, queries, QUERIES, scores[(size_t)7 * (N - 1) + places[t]],
                         leave_out, log));
@@ -654,92 +622,69 @@ static kf_status search_ties(kf_ctx *ctx, void *argument, session_log *log) {
   return KF_OK;
 }
 
-TEST(ties_are_the_same) { assert_same_in_folder(search_ties); }
+TEST(ties_are_the_same) { assert_same_on_ranks(search_ties, NULL); }
 
-/* Files longer than a round, with bad rows left out. */
-typedef struct long_file {
-  char path[512];
-  bool gallery;
-} long_file;
-
+/* Files longer than one round of gathering, without bad rows. argument: whether it is a gallery. */
 static kf_status write_long(kf_ctx *ctx, void *argument, session_log *log) {
   enum { N = 5000, LONG = 2048 };
-  const long_file *to = argument;
-  float *rows = calloc((size_t)N * LONG, sizeof *rows);
+  const bool *gallery = argument;
+  const char *path = in_folder("long.safetensors");
+  AUTOFREE float *rows = calloc((size_t)N * LONG, sizeof *rows);
   for (uint64_t i = 0; i < (uint64_t)N * LONG; i++) rows[i] = (float)(i % 8191 + i / LONG);
   for (uint64_t i = 0; i < N; i += 97) rows[i * LONG + i % LONG] = NAN;
-  kf_data *data = NULL;
+  AUTO(kf_data) *data = NULL;
   kf_array all = {.rows = rows, .n = N};
   kf_array_options how = {.skip = KF_SKIP_BAD};
   kf_status status = kf_data_open_arrays(ctx, &all, 1, LONG, &how, &data);
   if (status == KF_OK)
-    status = to->gallery ? kf_gallery_save(ctx, data, NULL, NULL, to->path)
-                         : kf_data_save(ctx, data, KF_F32, to->path);
-  kf_data_free(data);
-  free(rows);
+    status = *gallery ? kf_gallery_save(ctx, data, NULL, NULL, path)
+                      : kf_data_save(ctx, data, KF_F32, path);
   TRY(status);
-  TRY(note_file(to->path, log));
+  TRY(note_file(path, log));
   return kf_agree(ctx, KF_OK, NULL);
 }
 
-/* Ranks write the rows of a data set themselves; those of a gallery, which has a checksum, go to rank 0. */
+/* Ranks write the rows of a data set themselves; the rows of a gallery, which has a checksum, go
+ * through rank 0. */
 TEST(long_files_are_the_same) {
-  char folder[256];
-  long_file to = {.gallery = false};
-  snprintf(folder, sizeof folder, "%s", test_folder());
-  snprintf(to.path, sizeof to.path, "%s/long.safetensors", folder);
-  for (int gallery = 0; gallery < 2; gallery++) {
-    session alone, of[3] = {{0}};
-    to.gallery = gallery != 0;
-    run_alone(&alone, write_long, &to);
-    assert_int_equal(alone.status, KF_OK);
-    run_ranks(of, 3, write_long, &to);
-    for (int i = 0; i < 3; i++) {
-      if (of[i].status != KF_OK) fail_msg("rank %d: %s", i, of[i].message);
-      assert_int_equal(of[i].log.n, alone.log.n);
-      assert_memory_equal(of[i].log.bytes, alone.log.bytes, alone.log.n);
-      assert_true(gallery ? of[i].rank.brought > 1 << 20 : of[i].rank.brought == 0);
-      free(of[i].log.bytes);
+  for (int i = 0; i < 2; i++) {
+    bool gallery = i == 1;
+    AUTO(session_log) alone = found_alone(write_long, &gallery);
+    session of[3] = {{0}};
+    run_ranks(of, 3, write_long, &gallery);
+    for (int r = 0; r < 3; r++) {
+      if (of[r].status != KF_OK) fail_msg("rank %d: %s", r, of[r].message);
+      assert_int_equal(of[r].log.n, alone.n);
+      assert_memory_equal(of[r].log.bytes, alone.bytes, alone.n);
+      assert_true(gallery ? of[r].rank.brought > 1 << 20 : of[r].rank.brought == 0);
+      free(of[r].log.bytes);
     }
-    free(alone.log.bytes);
   }
-  test_remove(folder);
 }
 
-/* --- files of each rank -------------------------------------------------------------------------- */
+/* --- files of each rank ----------------------------------------------------------------------- */
 
-/* Parts of one data set in files: rank r has the r-th; alone, all of them. */
-typedef struct rank_parts {
-  const char *folder;
-  uint32_t n;
-} rank_parts;
-
-static kf_status open_parts(kf_ctx *ctx, const rank_parts *p, const char *name, kf_data **out) {
-  char paths[MOST_RANKS][400];
-  const char *list[MOST_RANKS];
-  for (uint32_t i = 0; i < p->n; i++) {
-    snprintf(paths[i], sizeof paths[i], "%s/%s-%u.npy", p->folder, name, i);
-    list[i] = paths[i];
-  }
-  char labels[MOST_RANKS][400];
-  const char *of_labels[MOST_RANKS];
-  for (uint32_t i = 0; i < p->n; i++) {
-    snprintf(labels[i], sizeof labels[i], "%s/%s-%u.txt", p->folder, name, i);
-    of_labels[i] = labels[i];
-  }
+/* One data set in n files: rank r has the r-th; alone, all of them. */
+static kf_status open_parts(kf_ctx *ctx, const uint32_t *n, const char *name, kf_data **out) {
+  char paths[2][MOST_RANKS][600];
+  const char *list[2][MOST_RANKS];
+  for (uint32_t i = 0; i < *n; i++)
+    for (int labels = 0; labels < 2; labels++) {
+      snprintf(paths[labels][i], sizeof paths[0][0], "%s/%s-%u.%s", folder, name, i,
+               labels ? "txt" : "npy");
+      list[labels][i] = paths[labels][i];
+    }
   bool alone = kf_ctx_ranks(ctx) == 1;
-  uint32_t own = kf_ctx_rank(ctx);
-  kf_data_options o = {.labels = alone ? of_labels : &of_labels[own],
-                       .n_labels = alone ? p->n : 1,
-                       .skip_bad = 1,
-                       .own_files = !alone};
-  return kf_data_open(ctx, alone ? list : &list[own], alone ? p->n : 1, &o, out);
+  uint32_t own = alone ? 0 : kf_ctx_rank(ctx), files = alone ? *n : 1;
+  kf_data_options o = {
+      .labels = &list[1][own], .n_labels = files, .skip_bad = 1, .own_files = !alone};
+  return kf_data_open(ctx, &list[0][own], files, &o, out);
 }
 
 static kf_status fit_parts(kf_ctx *ctx, void *argument, session_log *log) {
   AUTO(kf_data) *train = NULL, *test = NULL;
   AUTO(kf_model) *model = NULL;
-  kf_fit_report *report;
+  AUTO(kf_fit_report) *report = NULL;
   kf_eval_result e;
   kf_stats *stats;
   TRY(open_parts(ctx, argument, "train", &train));
@@ -749,13 +694,11 @@ static kf_status fit_parts(kf_ctx *ctx, void *argument, session_log *log) {
   TRY(kf_fit(ctx, train, &(kf_fit_options){.choose_dim = 1}, &model, &report));
   NOTE(log, report->n_near);
   NOTE(log, report->n_bad);
-  kf_fit_report_free(report);
   TRY(note_model(ctx, model, log));
   TRY(kf_eval(ctx, model, test, NULL, &e));
   NOTE(log, e);
   TRY(note_analysis(ctx, model, test, log));
-  char path[400];
-  snprintf(path, sizeof path, "%s/mapped.safetensors", ((const rank_parts *)argument)->folder);
+  const char *path = in_folder("mapped.safetensors");
   TRY(kf_transform_data(ctx, model, train, NULL, KF_F16, path));
   TRY(note_file(path, log));
   TRY(kf_agree(ctx, KF_OK, NULL)); /* until all have read it */
@@ -766,7 +709,7 @@ static kf_status fit_parts(kf_ctx *ctx, void *argument, session_log *log) {
 }
 
 /* Rows of the synthetic world in n files of different lengths, with text labels. */
-static void write_parts(kf_ctx *ctx, const rank_parts *p, const char *name, uint32_t split) {
+static void write_parts(kf_ctx *ctx, uint32_t n, const char *name, uint32_t split) {
   AUTO(kf_data) *data = NULL;
   kf_synth_options o = {.classes = CLASSES, .dim = DIM, .per_class = PER_CLASS, .split = split};
   assert_ok(ctx, kf_synth_open(ctx, &o, &data));
@@ -774,11 +717,11 @@ static void write_parts(kf_ctx *ctx, const rank_parts *p, const char *name, uint
   int32_t labels[ROWS];
   assert_ok(ctx, kf_data_get(ctx, data, 0, ROWS, rows, labels));
   rows[7 * DIM] = NAN;
-  for (uint32_t i = 0; i < p->n; i++) {
+  for (uint32_t i = 0; i < n; i++) {
     char path[400];
-    uint64_t first = ROWS * (uint64_t)(i * i) / (p->n * p->n);
-    uint64_t last = ROWS * (uint64_t)((i + 1) * (i + 1)) / (p->n * p->n);
-    snprintf(path, sizeof path, "%s/%s-%u.npy", p->folder, name, i);
+    uint64_t first = ROWS * (uint64_t)(i * i) / (n * n);
+    uint64_t last = ROWS * (uint64_t)((i + 1) * (i + 1)) / (n * n);
+    snprintf(path, sizeof path, "%s/%s-%u.npy", folder, name, i);
     FILE *file = fopen(path, "wb");
     assert_non_null(file);
     char header[128];
@@ -791,7 +734,7 @@ static void write_parts(kf_ctx *ctx, const rank_parts *p, const char *name, uint
     fwrite(header, 1, 128, file);
     fwrite(rows + first * DIM, sizeof *rows * DIM, last - first, file);
     fclose(file);
-    snprintf(path, sizeof path, "%s/%s-%u.txt", p->folder, name, i);
+    snprintf(path, sizeof path, "%s/%s-%u.txt", folder, name, i);
     file = fopen(path, "w");
     assert_non_null(file);
     for (uint64_t k = first; k < last; k++) fprintf(file, "class-%d\n", labels[k]);
@@ -800,30 +743,16 @@ static void write_parts(kf_ctx *ctx, const rank_parts *p, const char *name, uint
 }
 
 TEST(ranks_may_have_their_own_files) {
-  char folder[256];
-  snprintf(folder, sizeof folder, "%s", test_folder());
+  AUTO(kf_ctx) *ctx = test_ctx(1, KF_ISA_AUTO);
   for (uint32_t n = 2; n < 5; n++) {
-    rank_parts p = {.folder = folder, .n = n};
-    session alone, of[MOST_RANKS] = {{0}};
-    kf_ctx *ctx = test_ctx(1, KF_ISA_AUTO);
-    write_parts(ctx, &p, "train", 0);
-    write_parts(ctx, &p, "test", 1);
-    kf_ctx_free(ctx);
-    run_alone(&alone, fit_parts, &p);
-    if (alone.status != KF_OK) fail_msg("alone: %s", alone.message);
-    run_ranks(of, n, fit_parts, &p);
-    for (uint32_t i = 0; i < n; i++) {
-      if (of[i].status != KF_OK) fail_msg("rank %u of %u: %s", i, n, of[i].message);
-      assert_int_equal(of[i].log.n, alone.log.n);
-      assert_memory_equal(of[i].log.bytes, alone.log.bytes, alone.log.n);
-      free(of[i].log.bytes);
-    }
-    free(alone.log.bytes);
+    write_parts(ctx, n, "train", 0);
+    write_parts(ctx, n, "test", 1);
+    AUTO(session_log) alone = found_alone(fit_parts, &n);
+    assert_found(n, fit_parts, &n, &alone);
   }
-  test_remove(folder);
 }
 
-/* What needs all rows everywhere says so. */
+/* Calls that need all rows on every rank say so. */
 static kf_status search_parts(kf_ctx *ctx, void *argument, session_log *log) {
   (void)log;
   AUTO(kf_data) *data = NULL;
@@ -834,53 +763,27 @@ static kf_status search_parts(kf_ctx *ctx, void *argument, session_log *log) {
 }
 
 TEST(some_calls_need_all_rows) {
-  char folder[256];
-  snprintf(folder, sizeof folder, "%s", test_folder());
-  rank_parts p = {.folder = folder, .n = 2};
-  session of[2] = {{0}};
-  kf_ctx *ctx = test_ctx(1, KF_ISA_AUTO);
-  write_parts(ctx, &p, "train", 0);
-  kf_ctx_free(ctx);
-  run_ranks(of, 2, search_parts, &p);
-  for (int i = 0; i < 2; i++) {
-    assert_int_equal(of[i].status, KF_ERR_ARG);
-    assert_non_null(strstr(of[i].message, "rows of all files on every rank"));
-  }
-  test_remove(folder);
+  uint32_t n = 2;
+  AUTO(kf_ctx) *ctx = test_ctx(1, KF_ISA_AUTO);
+  write_parts(ctx, n, "train", 0);
+  assert_fail(n, search_parts, &n, KF_ERR_ARG, "rows of all files on every rank");
 }
 
-/* --- checkpoints --------------------------------------------------------------------------------- */
+/* --- checkpoints ------------------------------------------------------------------------------ */
 
-typedef struct kept {
-  const char *data, *folder; /* folder NULL: nothing is kept */
-} kept;
-
-/* Statistics of a file, with what earlier runs have kept. */
+/* Statistics of a file with checkpoints in the folder `argument`; NULL: without. */
 static kf_status count_kept(kf_ctx *ctx, void *argument, session_log *log) {
-  const kept *k = argument;
+  const char *path = in_folder("data.safetensors");
   AUTO(kf_data) *data = NULL;
   kf_stats *stats = NULL;
-  TRY(kf_data_open(ctx, &k->data, 1, NULL, &data));
-  kf_stats_options o = {.checkpoint = k->folder};
-  kf_status status = kf_stats_new_from_data(ctx, data, &o, &stats);
-  return status == KF_OK ? note_stats(ctx, stats, log) : status;
-}
-
-/* Runs on some ranks, all of which must give these bytes. */
-static void count_again(kept *k, uint32_t ranks, const session_log *wanted) {
-  session of[MOST_RANKS] = {{0}};
-  run_ranks(of, ranks, count_kept, k);
-  for (uint32_t i = 0; i < ranks; i++) {
-    if (of[i].status != KF_OK) fail_msg("rank %u of %u: %s", i, ranks, of[i].message);
-    assert_int_equal(of[i].log.n, wanted->n);
-    assert_memory_equal(of[i].log.bytes, wanted->bytes, wanted->n);
-    free(of[i].log.bytes);
-  }
+  TRY(kf_data_open(ctx, &path, 1, NULL, &data));
+  TRY(kf_stats_new_from_data(ctx, data, &(kf_stats_options){.checkpoint = argument}, &stats));
+  return note_stats(ctx, stats, log);
 }
 
 /* The names in a folder, [16] at most; returns how many. */
-static size_t list_files(const char *folder, char names[16][64]) {
-  DIR *open = opendir(folder);
+static size_t list_files(const char *of, char names[16][64]) {
+  DIR *open = opendir(of);
   size_t n = 0;
   assert_non_null(open);
   for (const struct dirent *e; (e = readdir(open)) != NULL;)
@@ -889,82 +792,63 @@ static size_t list_files(const char *folder, char names[16][64]) {
   return n;
 }
 
+static void save_world(kf_ctx *ctx, uint64_t seed) {
+  AUTO(kf_data) *data = NULL;
+  kf_synth_options o = {.classes = 5, .dim = 12, .per_class = 400, .seed = seed};
+  assert_ok(ctx, kf_synth_open(ctx, &o, &data));
+  assert_ok(ctx, kf_data_save(ctx, data, KF_F32, in_folder("data.safetensors")));
+}
+
 TEST(checkpoints_are_taken_up) {
-  char folder[256], path[512], parts[300], names[16][64];
-  snprintf(folder, sizeof folder, "%s", test_folder());
-  snprintf(path, sizeof path, "%s/data.safetensors", folder);
+  char parts[300], names[16][64];
   snprintf(parts, sizeof parts, "%s/parts", folder);
-  kf_ctx *ctx = test_ctx(1, KF_ISA_AUTO);
-  kf_data *data;
-  assert_ok(ctx, kf_synth_open(ctx, &(kf_synth_options){.classes = 5, .dim = 12, .per_class = 400},
-                               &data));
-  assert_ok(ctx, kf_data_save(ctx, data, KF_F32, path));
-  kf_data_free(data);
-  kf_ctx_free(ctx);
-  session alone;
-  kept k = {.data = path};
-  run_alone(&alone, count_kept, &k);
-  assert_int_equal(alone.status, KF_OK);
-  k.folder = parts;
-  count_again(&k, 4, &alone.log);
+  AUTO(kf_ctx) *ctx = test_ctx(1, KF_ISA_AUTO);
+  save_world(ctx, 0);
+  AUTO(session_log) alone = found_alone(count_kept, NULL);
+  assert_found(4, count_kept, parts, &alone);
   assert_int_equal(list_files(parts, names), 4);
-  /* Some is lost, some is damaged: other ranks do it again. */
+  /* Lost and damaged checkpoints are computed again, by other ranks. */
   assert_int_equal(unlink(test_path(parts, names[0])), 0);
-  count_again(&k, 3, &alone.log);
+  assert_found(3, count_kept, parts, &alone);
   spoil(test_path(parts, names[1]));
-  count_again(&k, 2, &alone.log);
-  /* Nothing is left to do: what is kept is all there is. */
+  assert_found(2, count_kept, parts, &alone);
+  /* With everything kept, nothing is computed or written. */
   size_t n = list_files(parts, names);
   assert_true(n > 4);
-  count_again(&k, 7, &alone.log);
+  assert_found(7, count_kept, parts, &alone);
   assert_int_equal(list_files(parts, names), n);
   /* Without ranks, too. */
-  session again;
-  run_alone(&again, count_kept, &k);
-  assert_int_equal(again.status, KF_OK);
-  assert_memory_equal(again.log.bytes, alone.log.bytes, alone.log.n);
-  free(again.log.bytes);
-  free(alone.log.bytes);
-  test_remove(folder);
+  AUTO(session_log) again = found_alone(count_kept, parts);
+  assert_int_equal(again.n, alone.n);
+  assert_memory_equal(again.bytes, alone.bytes, alone.n);
 }
 
-/* Other data have other files; what is kept of one is not taken for the other. */
+/* Different data get different checkpoints, which are never mixed up. */
 TEST(checkpoints_are_of_their_data) {
-  char folder[256], path[512], parts[300], names[16][64];
-  snprintf(folder, sizeof folder, "%s", test_folder());
-  snprintf(path, sizeof path, "%s/data.safetensors", folder);
+  char parts[300], names[16][64];
   snprintf(parts, sizeof parts, "%s/parts", folder);
-  kf_ctx *ctx = test_ctx(1, KF_ISA_AUTO);
+  AUTO(kf_ctx) *ctx = test_ctx(1, KF_ISA_AUTO);
   for (uint64_t seed = 0; seed < 2; seed++) {
-    kf_data *data;
-    kf_synth_options o = {.classes = 5, .dim = 12, .per_class = 400, .seed = seed};
-    assert_ok(ctx, kf_synth_open(ctx, &o, &data));
-    kf_stats *stats;
-    assert_error(
-        ctx, KF_ERR_ARG, "rows in files",
-        kf_stats_new_from_data(ctx, data, &(kf_stats_options){.checkpoint = parts}, &stats));
-    assert_ok(ctx, kf_data_save(ctx, data, KF_F32, path));
-    kf_data_free(data);
-    session alone;
-    kept k = {.data = path};
-    run_alone(&alone, count_kept, &k);
-    k.folder = parts;
-    count_again(&k, 2, &alone.log);
+    save_world(ctx, seed);
+    AUTO(session_log) alone = found_alone(count_kept, NULL);
+    assert_found(2, count_kept, parts, &alone);
     assert_int_equal(list_files(parts, names), 2 * (seed + 1));
-    free(alone.log.bytes);
   }
-  kf_ctx_free(ctx);
-  test_remove(folder);
+  AUTO(kf_data) *data = NULL;
+  kf_stats *stats;
+  assert_ok(ctx, kf_synth_open(ctx, &(kf_synth_options){.classes = 5, .dim = 12}, &data));
+  assert_error(ctx, KF_ERR_ARG, "rows in files",
+               kf_stats_new_from_data(ctx, data, &(kf_stats_options){.checkpoint = parts}, &stats));
 }
 
-/* --- while ranks are at work --------------------------------------------------------------------- */
+/* --- while ranks are at work ------------------------------------------------------------------ */
 
 enum { WIDE = 512, SHARE = 2048 }; /* a batch of statistics is 128 rows of this width */
 
-/* One rank's rows of a data set, which all ranks walk through at a pace that the test sets. */
+/* A rank's rows of a data set that all ranks read at a pace set by the test. */
 typedef struct walk {
   thread_rank *rank;
-  atomic_ullong *reported; /* the first progress of rank 0 that is more than nothing */
+  atomic_ullong *reported; /* the first progress above 0 that rank 0 reports */
   bool fail;               /* the first row of rank 1 is bad */
   atomic_ullong brought;
 } walk;
@@ -1014,7 +898,7 @@ static int see_progress(void *user, const char *what, uint64_t done, uint64_t to
 
 static kf_status walk_together(kf_ctx *ctx, walk *w) {
   static int32_t labels[4 * SHARE];
-  kf_data *data;
+  AUTO(kf_data) *data = NULL;
   kf_stats *stats;
   w->rank = ctx->options.comm->self;
   ctx->options.progress = see_progress;
@@ -1022,7 +906,6 @@ static kf_status walk_together(kf_ctx *ctx, walk *w) {
   TRY(kf_data_open_rows(ctx, 4 * SHARE, WIDE, bring_in_turn, w,
                         &(kf_array_options){.labels = labels, .n_classes = 1}, &data));
   kf_status status = kf_stats_new_from_data(ctx, data, NULL, &stats);
-  kf_data_free(data);
   if (status == KF_OK) kf_stats_free(stats);
   return status;
 }
@@ -1032,7 +915,7 @@ static kf_status report_progress(kf_ctx *ctx, void *argument, session_log *log) 
   return walk_together(ctx, &(walk){.reported = argument});
 }
 
-/* Rank 1 has done all of its rows, rank 0 some, the others nothing. */
+/* Rank 1 has finished, rank 0 has done one batch, the others nothing. */
 TEST(progress_is_of_all_ranks) {
   atomic_ullong reported = 0;
   session of[4] = {{0}};
@@ -1050,8 +933,8 @@ static kf_status stop_early(kf_ctx *ctx, void *argument, session_log *log) {
   return status;
 }
 
-/* Rank 1 fails with its first row: those after it stop, those before it have their turn. Rank 2 has one
- * thread; others of a rank work on until all ranks have met. */
+/* Rank 1 fails at its first row: ranks after it stop, rank 0 goes on, since its rows come first.
+ * Checked on rank 2, which has one thread; a second thread would work on until the ranks meet. */
 TEST(others_stop_early) {
   atomic_ullong reported = 0;
   session of[4] = {{0}};
@@ -1067,16 +950,12 @@ TEST(others_stop_early) {
   }
 }
 
-/* --- failures ------------------------------------------------------------------------------------ */
-
-typedef struct bad_input {
-  uint64_t row; /* that is bad */
-} bad_input;
+/* --- failures --------------------------------------------------------------------------------- */
 
 static kf_status count_bad(kf_ctx *ctx, void *argument, session_log *log) {
   (void)log;
   enum { N = 500 };
-  const bad_input *bad = argument;
+  const uint64_t *bad_row = argument;
   float rows[N * 2];
   int32_t labels[N];
   for (int i = 0; i < N; i++) {
@@ -1084,37 +963,30 @@ static kf_status count_bad(kf_ctx *ctx, void *argument, session_log *log) {
     rows[2 * i + 1] = 1;
     labels[i] = i % 3;
   }
-  rows[2 * bad->row] = NAN;
+  rows[2 * *bad_row] = NAN;
   rows[2 * N - 1] = NAN; /* and the last one */
-  kf_data *data;
-  kf_stats *stats = NULL;
+  AUTO(kf_data) *data = NULL;
+  AUTO(kf_stats) *stats = NULL;
   TRY(kf_data_open_memory(ctx, rows, N, 2, labels, NULL, 0, &data));
   kf_status status = kf_stats_new_from_data(ctx, data, NULL, &stats);
-  kf_data_free(data);
-  kf_stats_free(stats);
   if (kf_agree(ctx, KF_OK, NULL) == KF_OK) return KF_ERR_INTERNAL; /* a failure stays */
   return status;
 }
 
-/* One message: that of the lowest bad row, as in a single process. */
+/* All ranks give the message of the lowest bad row, as a single process does. */
 TEST(one_error_for_all) {
   static const uint64_t rows[] = {0, 130, 300, 499};
+  static const char *const places[] = {"row 0", "row 130", "row 300", "row 499"};
   for (size_t t = 0; t < 4; t++) {
-    bad_input bad = {rows[t]};
+    uint64_t row = rows[t];
+    assert_fail(4, count_bad, &row, KF_ERR_DATA, places[t]);
     session of[4] = {{0}};
-    char place[32];
-    snprintf(place, sizeof place, "row %d", (int)rows[t]);
-    run_ranks(of, 4, count_bad, &bad);
-    for (int i = 0; i < 4; i++) {
-      assert_int_equal(of[i].status, KF_ERR_DATA);
-      assert_non_null(strstr(of[i].message, place));
-      assert_string_equal(of[i].message, of[0].message);
-    }
-    assert_true((strstr(of[0].message, "(rank ") != NULL) == (rows[t] >= 128));
+    run_ranks(of, 4, count_bad, &row);
+    assert_true((strstr(of[0].message, "(rank ") != NULL) == (row >= 128));
   }
 }
 
-/* One rank fails where the others do not wait for it. */
+/* One rank fails where the others do not expect it. */
 static kf_status fail_alone(kf_ctx *ctx, void *argument, session_log *log) {
   (void)argument;
   kf_data *data;
@@ -1124,33 +996,21 @@ static kf_status fail_alone(kf_ctx *ctx, void *argument, session_log *log) {
 }
 
 TEST(a_failing_rank_fails_all) {
-  session of[4] = {{0}};
-  run_ranks(of, 4, fail_alone, NULL);
-  for (int i = 0; i < 4; i++) {
-    assert_int_equal(of[i].status, KF_ERR_IO);
-    assert_non_null(strstr(of[i].message, "no/such/file.npy"));
-    assert_non_null(strstr(of[i].message, "(rank 2)"));
-    free(of[i].log.bytes);
-  }
+  assert_fail(4, fail_alone, NULL, KF_ERR_IO, "no/such/file.npy");
+  assert_fail(4, fail_alone, NULL, KF_ERR_IO, "(rank 2)");
 }
 
-/* Ranks that call different things notice. */
+/* Ranks that make different calls fail. */
 static kf_status go_apart(kf_ctx *ctx, void *argument, session_log *log) {
   if (kf_ctx_rank(ctx) == 1) return kf_agree(ctx, KF_OK, NULL);
   return use_all(ctx, argument, log);
 }
 
 TEST(ranks_that_come_apart_fail) {
-  session of[3] = {{0}};
-  run_ranks(of, 3, go_apart, NULL);
-  for (int i = 0; i < 3; i++) {
-    assert_int_equal(of[i].status, KF_ERR_INTERNAL);
-    assert_non_null(strstr(of[i].message, "are out of step"));
-    free(of[i].log.bytes);
-  }
+  assert_fail(3, go_apart, NULL, KF_ERR_INTERNAL, "are out of step");
 }
 
-/* A rank with another version: its word is changed on the way. */
+/* A rank with another version: the version it sends is changed. */
 static int gather_as_other(void *self, const void *part, void *all, const uint64_t *ends,
                            uint32_t to) {
   char word[256];
@@ -1199,7 +1059,7 @@ TEST(versions_must_agree) {
   }
 }
 
-/* Whichever call of the communicator fails, the session does, with a message and without a leak. */
+/* Whichever communicator call fails, the session fails, with a message and without a leak. */
 TEST(lost_ranks_are_noticed) {
   for (uint64_t fail = 1; fail < 200; fail++) {
     session of[2] = {{.rank = {.fail = fail}}, {.rank = {.fail = fail}}};
@@ -1230,4 +1090,16 @@ TEST(wrong_communicators_are_refused) {
   assert_string_equal(kf_errmsg(ctx), "why");
 }
 
-FIXTURES(.before = test_in_memory);
+static int make_folder(void **state) {
+  (void)state;
+  snprintf(folder, sizeof folder, "%s", test_folder());
+  return 0;
+}
+
+static int remove_folder(void **state) {
+  (void)state;
+  test_remove(folder);
+  return 0;
+}
+
+FIXTURES(.before = test_in_memory, .before_each = make_folder, .after_each = remove_folder);

@@ -1,5 +1,4 @@
-/* test_device.c - finding a plug-in and its devices: what is there, what is missing, who shares
- * what. */
+/* test_device.c - finding and sharing plug-ins and devices. */
 #include "device.h"
 
 #include "device/device.h"
@@ -54,7 +53,7 @@ TEST(missing_device) {
                kf_devices_find(ctx, &found));
 }
 
-/* A plug-in that is not there, and files that are none; with auto the CPU does the work. */
+/* A missing plug-in, and files that are not plug-ins; with auto the CPU does the work. */
 TEST(missing_plugin) {
   const char *const paths[] = {"/nowhere/libkoofu-cuda.so", "/etc/passwd", "libm.so.6"};
   const char *const words[] = {"/nowhere/libkoofu-cuda.so", "/etc/passwd", "is not a plug-in"};
@@ -87,11 +86,11 @@ TEST(no_driver) {
   assert_non_null(find(ctx)->plugin);
   assert_int_equal(device_n_heard, 0);
   assert_error(asking, KF_ERR_IO, "no device: there is no driver", kf_devices_find(asking, &found));
-  device_twin()->no_driver = 0; /* an error is not kept */
+  device_twin()->no_driver = 0; /* errors are not cached */
   assert_ok(asking, kf_devices_find(asking, &found));
 }
 
-/* A device that is there and fails is worth a note. */
+/* A device that exists but fails is logged. */
 TEST(device_that_does_not_open) {
   const kf_device_list *found;
   device_need_twin()->no_open = 1;
@@ -127,7 +126,7 @@ TEST(several_devices) {
   assert_int_equal(found->devices[1].number, 0);
 }
 
-/* What is done about a failure: an error, or a note and the CPU; for good unless it was memory. */
+/* After a failure: an error, or a log message and the CPU; permanently, unless memory ran out. */
 TEST(failures) {
   kf_err lost = {.status = KF_ERR_IO, .message = "it was lost"};
   kf_err memory = {.status = KF_ERR_MEM, .message = "there is no memory"};

@@ -1,7 +1,7 @@
-/* test_device_lost.c - devices that fail or run out of memory in the middle: nothing is lost, and errors and
- * notes say so. With libkoofu-between.so before the twin, where faults are made up, or before a real
- * plug-in, where libkoofu-spoil.so has the GPU itself fail. A process whose GPU has failed cannot use it
- * any more, so each case has a process of its own, and this one opens none. */
+/* test_device_lost.c - devices that fail or run out of memory in the middle: nothing is lost, and
+ * errors and notes say so. With libkoofu-between.so before the twin, where faults are made up, or
+ * before a real plug-in, where libkoofu-spoil.so has the GPU itself fail. A process whose GPU has
+ * failed cannot use it any more, so each case has a process of its own, and this one opens none. */
 #include "device.h"
 #include "world.h"
 
@@ -167,7 +167,7 @@ TEST(lost_in_search) { lose_somewhere(search_all, 9); }
 TEST(lost_in_statistics) { lose_somewhere(add_all, 4); }
 TEST(lost_in_classify) { lose_somewhere(classify_all, 10); }
 
-/* --- memory that is taken ----------------------------------------------------------------------- */
+/* --- memory that is taken --------------------------------------------------------------------- */
 
 enum { WHOLE, BYTES, PIECES, NOTHING, N_SHARES };
 typedef struct shortage {

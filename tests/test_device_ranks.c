@@ -1,6 +1,6 @@
-/* test_device_ranks.c - ranks that have devices: the same bytes as one process on the CPU, a device for
- * each rank, and nobody waits for a rank whose device fails. The ranks are threads. With the twin, or
- * with the plug-in in KOOFU_TEST_PLUGIN. */
+/* test_device_ranks.c - ranks that have devices: the same bytes as one process on the CPU, a device
+ * for each rank, and nobody waits for a rank whose device fails. The ranks are threads. With the
+ * twin, or with the plug-in in KOOFU_TEST_PLUGIN. */
 #include "device.h"
 #include "thread_ranks.h"
 #include "world.h"

@@ -1,6 +1,6 @@
-/* test_device_search.c - a search on devices gives the answers of brute force, to the bit: all
- * kinds of data, pieces, overflows, several devices, wrong guesses, faults. With the twin, or with
- * the plug-in in KOOFU_TEST_PLUGIN. */
+/* test_device_search.c - searching on devices gives the answers of brute force, to the bit: all
+ * kinds of data, pieces, overflows, several devices, wrong guesses, faults. With the twin, or the
+ * plug-in in KOOFU_TEST_PLUGIN. */
 #include "device.h"
 #include "problems.h"
 
@@ -61,9 +61,9 @@ static void try(const char *device, const kind *of, kf_metric metric, uint64_t n
   for (size_t i = 0; i < n_ks; i++) compare(ctx, index, &p, ks[i], NULL);
 }
 
-/* --- devices with less than they have ---------------------------------------------------------- */
+/* --- devices with less than they have --------------------------------------------------------- */
 
-/* The table of every device is replaced by one with less memory, less room for survivors and guesses
+/* Replaces the table of every device by one with less memory, less room for survivors and guesses
  * that are too high. */
 static struct {
   const kf_device_api *real;
@@ -79,7 +79,7 @@ static kf_dev_status less_memory(kf_dev *dev, uint64_t *bytes) {
   return status;
 }
 
-/* Devices differ in what they take besides. */
+/* Devices differ in their overheads. */
 static uint64_t rows_alone(const kf_dev_piece *piece) {
   uint64_t bytes = piece->n * piece->space->padded;
   if (piece->values != KF_DEV_NO_VALUES) bytes += piece->n * piece->space->dim * sizeof(float);
@@ -178,14 +178,14 @@ TEST(many_neighbours) {
     try("cuda", kind_named("every row thrice"), metrics[m], 3000, 20, 6, (uint32_t[]){100, 1024},
         2);
   }
-  if (device_twin() != NULL) { /* lists that are too long for the device */
+  if (device_twin() != NULL) { /* lists too long for the device */
     device_twin()->most_best = 64;
     try("cuda", kind_named("gaussian"), KF_METRIC_COSINE, 900, 20, 8, (uint32_t[]){10, 400}, 2);
   }
 }
 
-/* Problems drawn at random, with everything that can be set, beside brute force in exact
- * arithmetic and beside the CPU. */
+/* Random problems with every setting, compared with brute force in exact arithmetic and with the
+ * CPU. */
 typedef struct drawn {
   problem p;
   kf_metric metric;
@@ -226,7 +226,7 @@ static void draw_problem(uint64_t seed, drawn *out, answer *a) {
     out->n_devices = 1 + (uint32_t)(test_random(&s) % 3);
 }
 
-/* The twin has limits of its own; those of other devices are put before them. */
+/* The twin has limits of its own; for other devices they are put in front. */
 static kf_devices *limit_devices(kf_ctx *ctx, const drawn *d, uint64_t seed) {
   kf_twin_state *twin = device_twin();
   kf_devices *devices = NULL;
@@ -283,7 +283,7 @@ static void one_problem(uint64_t seed) {
   free_problem(&d.p);
 }
 
-/* KOOFU_TEST_PROBLEMS: which of them, "1-150". */
+/* KOOFU_TEST_PROBLEMS selects some, as in "1-150". */
 TEST(random_problems) {
   unsigned long long first = 1, last = 150;
   const char *range = getenv("KOOFU_TEST_PROBLEMS");
@@ -291,7 +291,7 @@ TEST(random_problems) {
   for (uint64_t seed = first; seed <= last; seed++) one_problem(seed);
 }
 
-/* An array of f32 in a .npy file, as rows; NULL: there is no such file. */
+/* The rows of a .npy file of f32; NULL: there is no such file. */
 static float *read_npy(kf_ctx *ctx, const char *path, uint64_t *n, uint32_t *dim) {
   kf_data *data;
   if (access(path, R_OK) != 0) return NULL;
@@ -304,8 +304,8 @@ static float *read_npy(kf_ctx *ctx, const char *path, uint64_t *n, uint32_t *dim
   return rows;
 }
 
-/* Lengths e^-40 to e^40: of the survivors of a query there may be none but rows too long for bytes.
- * The problem in which doubled rows were found, and others like it. */
+/* Lengths e^-40 to e^40: all survivors of a query may be rows too long for bytes. Includes the
+ * problem in which rows once came twice. */
 TEST(doubled_rows) {
   const char *folder = KOOFU_SOURCE_DIR "/../shared/research/gpu-search";
   AUTO(kf_ctx) *ctx = device_ctx(2, "cuda");
@@ -366,10 +366,10 @@ TEST(canonical) {
     }
 }
 
-/* --- rows that are as near as others ----------------------------------------------------------- */
+/* --- rows that are as near as others ---------------------------------------------------------- */
 
-/* A problem in which each of the first rows has `copies` copies, all over the place; scaled: as its
- * multiples, which are in the same direction. Queries are near the first rows. */
+/* A problem in which each of the first rows has `copies` copies at scattered places; scaled:
+ * multiples instead. Queries are near the first rows. */
 static problem with_copies(uint64_t n, uint32_t dim, uint64_t copies, bool scaled) {
   problem p = make_problem(kind_named("gaussian"), n, dim, 24, copies);
   uint64_t different = n / copies > 0 ? n / copies : 1, seed = 5;
@@ -387,7 +387,7 @@ static problem with_copies(uint64_t n, uint32_t dim, uint64_t copies, bool scale
   return p;
 }
 
-/* Devices answer, however many copies there are. */
+/* Devices answer with any number of copies. */
 TEST(copies) {
   const uint64_t counts[] = {2, 50, 5000};
   for (size_t c = 0; c < 3; c++)
@@ -397,7 +397,7 @@ TEST(copies) {
         AUTO(problem) p = with_copies(c == 2 ? 6000 : 900, 12, counts[c], false);
         AUTO(kf_ctx) *ctx = device_ctx(2, devices == 1 ? "cuda" : "cuda:0,cuda:1,cuda:2");
         AUTO(kf_index) *index = index_of(ctx, &p, metrics[m], m == c, NULL);
-        if (m == c) index->devices->window = 70; /* rows in place that are sorted together */
+        if (m == c) index->devices->window = 70; /* rows in place sorted together */
         int64_t leave_out[24];
         for (uint64_t q = 0; q < 24; q++) leave_out[q] = (int64_t)(q * 37 % p.shape.n);
         compare(ctx, index, &p, 1, NULL);
@@ -410,7 +410,7 @@ TEST(copies) {
       }
 }
 
-/* Rows in place are sorted in windows, each of which has copies of rows in others. */
+/* Rows in place are sorted in windows; copies of a row are in several windows. */
 TEST(windows_with_copies) {
   const char *const names[] = {"every row thrice", "multiples"};
   for (size_t i = 0; i < 2; i++)
@@ -424,8 +424,8 @@ TEST(windows_with_copies) {
       }
 }
 
-/* Rows that are not copies, but as near: a list that cannot show where they end is made longer, and
- * only past the longest does the CPU answer. */
+/* Ties that are not copies: a list that does not reach their end is made longer; beyond the longest
+ * list the CPU answers. */
 TEST(longer_lists) {
   const uint64_t counts[] = {20, 200, 5000};
   for (size_t c = 0; c < 3; c++) {
@@ -438,7 +438,7 @@ TEST(longer_lists) {
   }
 }
 
-/* How many queries go wrong if the bound is multiplied by `scale`. */
+/* The number of wrong queries if the bound is multiplied by `scale`. */
 static uint64_t wrong_with_bound(const answer *a, double scale) {
   enum { K = 15 };
   char text[256];
@@ -471,7 +471,7 @@ TEST(bound_is_needed) {
 
 #define K15 ((uint32_t[]){1, 15})
 
-/* Memory for everything, for bytes alone, for pieces, and for nothing. */
+/* Device memory for everything, for bytes alone, for pieces, and for nothing. */
 TEST(little_memory) {
   kf_twin_state *twin = device_need_twin();
   bool scored = false, hosted = false, pieces = false;
@@ -529,7 +529,7 @@ TEST(less_of_everything) {
   less_end(devices);
 }
 
-/* Few survivors fit: queries go in parts, and some to the CPU. */
+/* Little room for survivors: queries are searched in parts, some by the CPU. */
 TEST(little_room_for_survivors) {
   kf_twin_state *twin = device_need_twin();
   for (uint64_t hits = 1; hits < 100000; hits *= 6) {
@@ -570,7 +570,7 @@ TEST(several_devices) {
   try(devices[2], &kinds[0], KF_METRIC_COSINE, 40, 20, 4, (uint32_t[]){20, 40}, 2);
 }
 
-/* Rows of very different sizes do not spoil one another's tiles: there are few survivors. */
+/* Rows of very different lengths do not loosen each other's bounds: few survive. */
 TEST(outliers) {
   enum { N = 8000, D = 48, Q = 50, K = 10 };
   uint64_t candidates[2];
@@ -591,12 +591,12 @@ TEST(outliers) {
 
 /* --- faults ----------------------------------------------------------------------------------- */
 
-/* Large enough for a device to pay by rule. */
+/* Large enough that a device is used by rule. */
 static problem worthwhile(void) { return make_problem(kind_named("gaussian"), 64, 768, 2900, 17); }
 
 static problem small(void) { return make_problem(kind_named("cone"), 6000, 20, 10, 17); }
 
-/* The device is lost in the n-th call; false: it took fewer. */
+/* The device is lost in call n; false: there were fewer calls. */
 static bool lose(const problem *p, bool asked, uint64_t call, uint64_t memory) {
   kf_twin_state *twin = device_twin();
   const kf_device_list *found;
@@ -641,7 +641,7 @@ TEST(lost) {
   free_problem(&p);
 }
 
-/* The n-th allocation on the device fails, and perhaps all after it; false: it took fewer. */
+/* Device allocation n fails, optionally all later ones too; false: there were fewer. */
 static bool starve(const problem *p, bool asked, bool after, uint64_t allocation) {
   kf_twin_state *twin = device_twin();
   const kf_device_list *found;
@@ -681,7 +681,7 @@ TEST(no_memory) {
   free_problem(&p);
 }
 
-/* --- lists that are none ------------------------------------------------------------------------ */
+/* --- lists that are none ---------------------------------------------------------------------- */
 
 static struct {
   const kf_device_api *real;
@@ -708,7 +708,7 @@ static kf_dev_status spoil_answers(kf_dev_queries *queries, uint32_t first, uint
   return status;
 }
 
-/* A list with a row twice, out of order or from elsewhere is an error of the device, not an answer. */
+/* A list with a duplicate, out of order or out of range is a device error, not an answer. */
 TEST(unsound_lists) {
   void (*const ways[])(kf_dev_scored *, uint32_t) = {double_a_row, swap_rows, name_no_row,
                                                      score_nothing};
@@ -751,7 +751,7 @@ TEST(where_it_pays) {
   kf_ctx *ctx = device_ctx(2, NULL);
   kf_index *index = index_of(ctx, &p, KF_METRIC_COSINE, false, NULL);
   uint64_t calls = twin->calls;
-  compare(ctx, index, &p, 3, NULL); /* not worth starting a device */
+  compare(ctx, index, &p, 3, NULL); /* not worth opening a device */
   assert_int_equal(twin->calls, calls);
   const kf_device_list *found;
   assert_ok(ctx, kf_devices_find(ctx, &found));
@@ -817,8 +817,8 @@ TEST(shared_index) {
   }
 }
 
-/* Queries that devices take as they are, in page-locked memory, are checked while they search: the first
- * bad one is told as it is on the CPU. */
+/* Queries in page-locked memory are checked while devices search: the first bad one is reported as
+ * on the CPU. */
 TEST(bad_queries) {
   kf_twin_state *twin = device_twin();
   AUTO(problem) p = make_problem(&kinds[0], 3000, 40, 700, 3);
@@ -841,8 +841,8 @@ TEST(bad_queries) {
   }
 }
 
-/* So many queries that lists come in several parts, and answers are made of some while others come. A bad query
- * and a device that is lost between two parts end that, and nobody waits for ever. */
+/* So many queries that lists arrive in parts and are merged while others arrive. A bad query, or a
+ * device lost between parts, ends the search without a deadlock. */
 TEST(lists_in_parts) {
   kf_twin_state *twin = device_twin();
   AUTO(problem) p = make_problem(kind_named("gaussian"), 50, 8, 14000, 3);

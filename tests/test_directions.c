@@ -183,8 +183,8 @@ static void map_of_curve(const kf_fitter *f, double *t) {
         t[l * n + i] += f->u[l * n + k] * f->scale[k] * f->vectors[k * n + i];
 }
 
-/* The factor whitens as well as eigenvectors do, however little lambda helps, and both find the same
- * gamma; with columns as different as S_w has them before they are scaled. */
+/* The factor whitens as well as eigenvectors do, however little lambda helps, and both find the
+ * same gamma; with columns as different as S_w has them before they are scaled. */
 TEST(two_ways) {
   enum { D = 64 };
   AUTO(kf_ctx) *ctx = test_ctx(2, KF_ISA_AUTO);

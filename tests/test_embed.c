@@ -1,5 +1,5 @@
-/* test_embed.c - pictures to a data set, as the library does it: what is reported, what is told and what
- * is refused. Sessions with kills, locks and full disks are in tests/cli/test_embed.py. */
+/* test_embed.c - pictures to a data set, as the library does it: what is reported, what is told and
+ * what is refused. Sessions with kills, locks and full disks are in tests/cli/test_embed.py. */
 #include "files.h"
 
 #include "encode/shards.h"
@@ -87,7 +87,7 @@ TEST(reports) {
   assert_int_equal(seen.total, 10);
   assert_string_equal(told, "");
   assert_false(there("o.safetensors.parts"));
-  kf_data *data = must_open(at("o.safetensors"), NULL);
+  AUTO(kf_data) *data = must_open(at("o.safetensors"), NULL);
   assert_int_equal(kf_data_rows(data), 10);
   assert_int_equal(kf_data_dim(data), kf_encoder_dim(encoder));
   assert_int_equal(kf_data_classes(data), 1);
@@ -95,7 +95,6 @@ TEST(reports) {
   char id[512];
   assert_ok(ctx, kf_data_get_id(ctx, data, 7, id, sizeof id));
   assert_string_equal(id, kf_pictures_id(list, 7));
-  kf_data_free(data);
   begin();                               /* the report is not asked for, all options are defaults */
   assert_ok(ctx, kf_outputs_begin(ctx)); /* what is embedded is not put off */
   assert_error(ctx, KF_ERR_ARG, "one of several",
@@ -236,8 +235,8 @@ TEST(stops_and_goes_on) {
   assert_string_equal(told, first); /* said by the run before, and said again */
   assert_same_file(at("o.safetensors"), at("one.safetensors"));
 
-  /* A shard with bad pictures is no use to a run that wants all of them, and stays for one that can do
-   * without. */
+  /* A shard with bad pictures is no use to a run that wants all of them, and stays for one that can
+   * do without. */
   begin();
   seen.stop_at = 8;
   assert_int_equal(kf_embed(ctx, encoder, list, &options, at("o.safetensors"), NULL),
@@ -266,7 +265,8 @@ TEST(stops_and_goes_on) {
   assert_false(there("n.safetensors.parts"));
 }
 
-/* A shard that goes before the file is put together is missed, and the others serve the next run. */
+/* A shard that goes before the file is put together is missed, and the others serve the next
+ * run. */
 TEST(shards_that_go) {
   AUTO(kf_pictures) *list = make_pictures(10, -1);
   kf_embed_options options = {.shard = 3};
@@ -305,14 +305,13 @@ TEST(what_is_refused) {
                kf_embed(ctx, encoder, list, NULL, at("o.npy"), NULL));
   assert_error(ctx, KF_ERR_IO, "absent",
                kf_embed(ctx, encoder, list, NULL, at("absent/o.safetensors"), NULL));
-  kf_encoder *text;
+  AUTO(kf_encoder) *text = NULL;
   assert_ok(ctx, kf_encoder_load(ctx, MODELS "/clip-text", NULL, &text));
   assert_error(ctx, KF_ERR_ARG, "no image tower", kf_embed(ctx, text, list, NULL, out, NULL));
-  kf_encoder_free(text);
   assert_int_equal(test_entries(folder), 1);
 }
 
-/* --- shards -------------------------------------------------------------------------------------- */
+/* --- shards ----------------------------------------------------------------------------------- */
 
 /* A shard is taken for what it is: of its run, its place and its pictures, and sound. */
 TEST(shards_are_checked) {
@@ -363,7 +362,7 @@ TEST(shards_are_checked) {
   /* Every byte counts. */
   const char *path = at("o.safetensors.parts/shard-00000000.safetensors");
   size_t size;
-  char *bytes = test_read(path, &size);
+  AUTOFREE char *bytes = test_read(path, &size);
   for (size_t i = 0; i < size; i++) {
     bytes[i] = (char)(bytes[i] ^ 4);
     write_bytes("o.safetensors.parts/shard-00000000.safetensors", bytes, size);
@@ -377,7 +376,6 @@ TEST(shards_are_checked) {
     assert_int_equal(kf_shards_find(&shards, 0, 77, &shard, &is, why, &err), KF_OK);
     assert_false(is);
   }
-  free(bytes);
   kf_string_clear(&said);
 
   /* Nobody else gets in meanwhile; another run does not at all, and the folder stays. */
@@ -431,9 +429,8 @@ TEST(links_are_not_followed) {
   kf_shards_remove(&shards);
   assert_false(there("o.parts"));
   size_t size;
-  char *bytes = test_read(at("mine"), &size);
+  AUTOFREE char *bytes = test_read(at("mine"), &size);
   assert_int_equal(size, 4);
-  free(bytes);
   assert_int_equal(mkdir(at("o.parts"), 0777), 0);
   assert_int_equal(symlink("../made", at("o.parts/lock")), 0);
   assert_int_equal(kf_shards_open(&shards, at("o"), &run, false, &err), KF_ERR_IO);

@@ -66,12 +66,11 @@ static void compare_model(kf_ctx *ctx, const char *model, kf_precision precision
     if (want.values == NULL) continue;
     golden in = read_golden(model, ways[w].input);
     assert_int_equal(kf_encoder_dim(encoder), want.columns);
-    float *rows = malloc(want.n * want.columns * sizeof *rows);
+    AUTOFREE float *rows = malloc(want.n * want.columns * sizeof *rows);
     assert_non_null(rows);
     const void *given = ways[w].given != NULL ? ways[w].given : in.values;
     assert_ok(ctx, ways[w].encode(ctx, encoder, given, want.n, rows));
     compare_rows(model, ways[w].input, rows, &want, precision);
-    free(rows);
     free(in.values);
     free(want.values);
     compared++;
@@ -192,10 +191,10 @@ static void compare_bits(kf_ctx *ctx, const kf_encoder *e, int way, const golden
 static void compare_everywhere(const char *model, int way, kf_precision precision) {
   golden in = read_golden(model, ways[way].input);
   if (in.values == NULL) return;
-  kf_ctx *plain = test_ctx(1, KF_ISA_PLAIN);
-  kf_encoder *reference = load_model(plain, model, precision);
+  AUTO(kf_ctx) *plain = test_ctx(1, KF_ISA_PLAIN);
+  AUTO(kf_encoder) *reference = load_model(plain, model, precision);
   size_t dim = kf_encoder_dim(reference);
-  float *want = malloc(in.n * dim * sizeof *want);
+  AUTOFREE float *want = malloc(in.n * dim * sizeof *want);
   assert_non_null(want);
   assert_ok(plain, ways[way].encode(plain, reference, in.values, in.n, want));
   for (int isa = KF_ISA_PLAIN; isa <= KF_ISA_AMX; isa++) {
@@ -209,9 +208,6 @@ static void compare_everywhere(const char *model, int way, kf_precision precisio
       if (t == 0) compare_bits(plain, e, way, &in, dim, want); /* with a context of another kind */
     }
   }
-  kf_encoder_free(reference);
-  kf_ctx_free(plain);
-  free(want);
   free(in.values);
 }
 

@@ -1,5 +1,5 @@
-/* test_encoder_bad.c - model folders that are not what they say: every defect is refused by the name of
- * the file, tensor or setting. Each case changes one thing in a copy of a golden model. */
+/* test_encoder_bad.c - model folders that are not what they say: every defect is refused by the
+ * name of the file, tensor or setting. Each case changes one thing in a copy of a golden model. */
 #include "models.h"
 
 #include <math.h>
@@ -386,7 +386,8 @@ TEST(weights_that_are_no_numbers) {
   }
 }
 
-/* Weights that are finite may still be too large. Who does without bad pictures does without these. */
+/* Weights that are finite may still be too large. Who does without bad pictures does without
+ * these. */
 TEST(embeddings_that_overflow) {
   copy_of("clip-f32");
   poke("vision_model.post_layernorm.weight", 0, 1e30f);
@@ -416,12 +417,11 @@ TEST(checksum_of_changes) {
   kf_encoder *other = accepted();
   assert_true(kf_encoder_checksum(other) != kf_encoder_checksum(after));
   replace("preprocessor_config.json", "image_mean", "0.48145466", "0.48145467");
-  kf_encoder *shifted = accepted();
+  AUTO(kf_encoder) *shifted = accepted();
   assert_true(kf_encoder_checksum(other) != kf_encoder_checksum(shifted));
   kf_encoder_free(before);
   kf_encoder_free(after);
   kf_encoder_free(other);
-  kf_encoder_free(shifted);
   /* The same bytes in another type are other numbers. */
   copy_of("clip-f16");
   before = accepted();
@@ -523,10 +523,10 @@ TEST(too_many_files) {
   kf_string_clear(&index);
 }
 
-/* --- the end of a text ------------------------------------------------------------------------- */
+/* --- the end of a text ------------------------------------------------------------------------ */
 
-/* The first end there is. Where there is none, the reference's search says 'the first token', and so do
- * we; with the old number 2 it is the first of the largest. */
+/* The first end there is. Where there is none, the reference's search says 'the first token', and
+ * so do we; with the old number 2 it is the first of the largest. */
 TEST(ends_of_texts) {
   static const int32_t tokens[] = {5, 9, 7, 9, 7, 2};
   static const struct {
@@ -539,10 +539,10 @@ TEST(ends_of_texts) {
   }
 }
 
-/* --- large models ------------------------------------------------------------------------------ */
+/* --- large models ----------------------------------------------------------------------------- */
 
-/* A tensor of the copy gets more rows: others behind all data, which rise from 0 to 1. The old ones stay
- * as a tensor that nobody asks for. */
+/* A tensor of the copy gets more rows: others behind all data, which rise from 0 to 1. The old ones
+ * stay as a tensor that nobody asks for. */
 static void make_longer(const char *name, size_t rows, size_t width) {
   char path[400], quoted[100], entry[300];
   size_t n, more = rows * width * sizeof(float);

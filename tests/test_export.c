@@ -1,6 +1,7 @@
-/* test_export.c - models for other programs: what a call may ask for, files that wait for others, the
- * same bytes from every thread and instruction set, numbers that f32 cannot hold. What is in the files is
- * tested by tests/cli/test_export.py, and by the programs they are for with `make test-export`. */
+/* test_export.c - models for other programs: what a call may ask for, files that wait for others,
+ * the same bytes from every thread and instruction set, numbers that f32 cannot hold. What is in
+ * the files is tested by tests/cli/test_export.py, and by the programs they are for with `make
+ * test-export`. */
 #include "test.h"
 #include "world.h"
 

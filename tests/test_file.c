@@ -369,8 +369,8 @@ TEST(unlabelled_and_unknown) {
   }
 }
 
-/* Rows of some classes: their numbers and names stay, what is unlabelled goes, and the error of a bad
- * row names its place in the file. */
+/* Rows of some classes: their numbers and names stay, what is unlabelled goes, and the error of a
+ * bad row names its place in the file. */
 TEST(only) {
   const char *rows = write_npy("rows.npy", "<f4", "(3, 2)", six, 24);
   const char *labels[] = {write_text("o.txt", "c\na\nc\n")};
@@ -457,7 +457,7 @@ TEST(skip_bad) {
   const char *path = write_npy("bad.npy", "<f4", "(4, 2)", rows, sizeof rows);
   const char *labels[] = {write_text("bad.txt", "a\nb\nc\nd\n")};
   kf_data_options options = {.labels = labels, .n_labels = 1, .skip_bad = 1};
-  kf_data *data = must_open(path, &options);
+  AUTO(kf_data) *data = must_open(path, &options);
   const float expected[8] = {1, 2, 0, 0, 0, 0, 3, 4};
   assert_rows(data, 4, 2, expected, (int32_t[]){0, KF_LABEL_BAD, KF_LABEL_BAD, 3});
   float row[2];
@@ -465,7 +465,6 @@ TEST(skip_bad) {
 
   const char *out = at("good.safetensors");
   assert_int_equal(kf_data_save(ctx, data, KF_F32, out), KF_OK);
-  kf_data_free(data);
   const float good[4] = {1, 2, 3, 4};
   assert_file(out, NULL, 2, 2, good, (int32_t[]){0, 3});
 }
@@ -486,11 +485,10 @@ TEST(save) {
     const char *path = at("saved.safetensors");
     assert_int_equal(kf_data_save(ctx, data, types[t], path), KF_OK);
     kf_data_options lenient = {.allow_unlabelled = 1};
-    kf_data *again = must_open(path, &lenient);
+    AUTO(kf_data) *again = must_open(path, &lenient);
     assert_rows(again, N, D, rows, labels);
     assert_int_equal(kf_data_unlabelled(again), 1001);
     for (uint32_t k = 0; k < 4; k++) assert_string_equal(kf_data_class_name(again, k), names[k]);
-    kf_data_free(again);
     if (types[t] == KF_BF16) continue;
     path = at("saved.npy");
     kf_save_spec spec = {.what = "test", .dim = D, .dtype = types[t]};

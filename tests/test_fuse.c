@@ -1,5 +1,5 @@
-/* test_fuse.c - models with text: scores by the definition, classes with only text or only rows, and
- * the weight of prototypes against text, chosen as if by fitting again without each row. */
+/* test_fuse.c - models with text: scores by the definition, classes with only text or only rows,
+ * and the weight of prototypes against text, chosen as if by fitting again without each row. */
 #include "world.h"
 
 #include "choose/choose.h"
@@ -55,7 +55,7 @@ static void clear_problem(problem *p) {
 }
 static inline void auto_problem(problem **p) { clear_problem(*p); }
 
-/* Text of classes [first, first + n). */
+/* Text of classes first … first + n - 1. */
 static kf_text *text_of(problem *p, uint32_t first, uint32_t n) {
   AUTO(kf_data) *data = NULL;
   kf_text *text;
@@ -76,7 +76,7 @@ static double cosine(const double *a, const double *b, int n) {
   return ab / sqrt(aa * bb);
 }
 
-/* The text of a model is the text that it was given. */
+/* A model returns the text that it was given. */
 TEST(text_of_a_model) {
   AUTO(problem) *p = make_problem(1, KF_ISA_AUTO, KF_CENTRE_MEAN);
   kf_text *text = text_of(p, 2, K), *got; /* c02 … c09: c00 and c01 have rows alone */
@@ -101,7 +101,7 @@ TEST(text_of_a_model) {
 
 /* --- scores ----------------------------------------------------------------------------------- */
 
-/* T (x / |x| - centre), in the plainest way. */
+/* T (x / |x| - centre), in plain loops. */
 static void map_row(const kf_model *m, const double *x, double *out) {
   double length = 0;
   for (int i = 0; i < D; i++) length += x[i] * x[i];
@@ -163,8 +163,8 @@ TEST(scores) {
 
 TEST(file) {
   AUTO(problem) *p = make_problem(1, KF_ISA_AUTO, KF_CENTRE_MEAN);
-  kf_text *text = text_of(p, 2, K);
-  kf_model *fused, *again;
+  AUTO(kf_text) *text = text_of(p, 2, K);
+  AUTO(kf_model) *fused = NULL, *again = NULL;
   const char *folder = test_folder();
   const char *a = test_path(folder, "a.safetensors"), *b = test_path(folder, "b.safetensors");
   assert_ok(p->ctx, kf_model_new_fused(p->ctx, p->model, text, 0.25, &fused));
@@ -177,9 +177,6 @@ TEST(file) {
   assert_ok(p->ctx, kf_classify(p->ctx, fused, p->w.rows, N, NULL, classes[0], NULL));
   assert_ok(p->ctx, kf_classify(p->ctx, again, p->w.rows, N, NULL, classes[1], NULL));
   assert_memory_equal(classes[0], classes[1], sizeof classes[0]);
-  kf_model_free(again);
-  kf_model_free(fused);
-  kf_text_free(text);
   test_remove(folder);
 }
 
@@ -190,7 +187,7 @@ TEST(classes_of_one_side) {
   AUTO(kf_text) *text =
       text_of(p, 2, K + 2); /* c00 and c01 have rows alone, c08 … c11 text alone */
   AUTO(kf_model) *fused = NULL, *wider = NULL, *most = NULL;
-  p->model->temperature = 20; /* of other scores than the fused ones */
+  p->model->temperature = 20; /* for scores other than fused ones */
   p->model->reject_share = 0.9;
   assert_ok(p->ctx, kf_model_new_fused(p->ctx, p->model, text, 0.1, &fused));
   assert_true(fused->temperature == 0 && fused->reject_share == 0);
@@ -204,7 +201,7 @@ TEST(classes_of_one_side) {
     for (int l = 0; l < 7; l++) f += pow((double)fused->fused[k * 7 + (uint32_t)l], 2);
     assert_true(fabs(t - 1) < 1e-5 && fabs(f - 1) < 1e-5);
   }
-  /* All of them can be answers; a part knows its own. */
+  /* All classes can be answers; each part knows its own. */
   const kf_part parts[] = {KF_PART_FUSED, KF_PART_IMAGES, KF_PART_TEXT};
   const uint32_t sizes[] = {K + 4, K, K + 2};
   for (int i = 0; i < 3; i++) {
@@ -245,7 +242,7 @@ TEST(classes_of_one_side) {
                kf_model_new_with_text(p->ctx, p->model, more, &none));
 }
 
-/* If text is a linear function of means, missing text and means are predicted well. */
+/* If text is a linear function of class means, missing text and means are predicted well. */
 TEST(prediction) {
   enum { CLASSES = 60, MISSING = 6 };
   AUTO(world) w = make_world(CLASSES * 6, D, CLASSES, 1, 43);
@@ -395,10 +392,10 @@ TEST(choice) {
       assert_int_equal(c->n, N);
       assert_int_equal(c->n_points, 5 * 16);
       if (isa == KF_ISA_PLAIN) {
-        kf_left_out *l;
-        kf_model *fused;
+        AUTO(kf_left_out) *l = NULL;
+        AUTO(kf_model) *fused = NULL;
         assert_ok(p->ctx, kf_model_new_fused(p->ctx, p->model, text, 0, &fused));
-        kf_fitter *fitter;
+        AUTO(kf_fitter) *fitter = NULL;
         assert_ok(p->ctx, kf_fitter_new(p->ctx, p->stats, NULL, KF_METHOD_PAPER, &fitter));
         kf_left_out_options by = {.centre = (kf_centre)centre, .text = fused->text};
         assert_ok(p->ctx, kf_left_out_new(fitter, p->data, &by, &l));
@@ -412,9 +409,6 @@ TEST(choice) {
         }
         assert_int_equal(c->points[c->chosen].top1, best);
         assert_true(c->text_top1 < best);
-        kf_model_free(fused);
-        kf_left_out_free(l);
-        kf_fitter_free(fitter);
         kf_fuse_choice_free(first);
         first = c;
       } else {
@@ -463,7 +457,7 @@ TEST(refused) {
   kf_model_free(fused);
 }
 
-/* --- classes on one side only ------------------------------------------------------------------ */
+/* --- classes on one side only ----------------------------------------------------------------- */
 
 typedef struct notes {
   char text[2048];
@@ -477,8 +471,8 @@ static void note(void *user, const char *message) {
   n->n++;
 }
 
-/* Zero-shot models log which classes are on one side only; text may be of other classes altogether.
- * Text that replaces some of a model's logs which of it is new. */
+/* Zero-shot models log classes that are on one side only; text may even be of entirely other
+ * classes. Text that replaces part of a model's text logs which classes are new. */
 TEST(unmatched_classes_are_logged) {
   AUTO(problem) *p = make_problem(1, KF_ISA_AUTO, KF_CENTRE_MEAN);
   AUTO(kf_text) *same = text_of(p, 0, K), *some = text_of(p, 2, K), *others = text_of(p, K, 4);
@@ -515,7 +509,7 @@ TEST(unmatched_classes_are_logged) {
   kf_model_free(fused);
 }
 
-/* A fit needs classes that it can match. */
+/* A fit needs matching classes. */
 TEST(matching_for_a_fit) {
   AUTO(problem) *p = make_problem(1, KF_ISA_AUTO, KF_CENTRE_MEAN);
   AUTO(kf_text) *same = text_of(p, 0, K), *others = text_of(p, K, 4), *numbered = NULL;

@@ -61,7 +61,7 @@ TEST(round_trip) {
   assert_null(kf_gallery_id(g, UINT64_MAX));
 }
 
-/* Without a model, labels or ids: every metric keeps rows as they are. */
+/* Without model, labels or ids: every metric stores rows unchanged. */
 TEST(raw_rows) {
   AUTO(world) w = make_world(50, 7, 3, 1, 2);
   AUTO(kf_data) *data = data_of(w.rows, w.n, w.dim, NULL, 0);
@@ -84,7 +84,7 @@ TEST(raw_rows) {
   }
 }
 
-/* A model of raw norms is for Euclidean distance by default. */
+/* A model with norms kept uses Euclidean distance by default. */
 TEST(default_metric) {
   AUTO(world) w = make_world(90, DIM, 3, 1, 3);
   AUTO(kf_data) *data = data_of(w.rows, w.n, w.dim, NULL, 0);
@@ -138,7 +138,7 @@ TEST(append_is_one_go) {
     }
 }
 
-/* Old labels stay, and new classes come after the old ones. */
+/* Old labels stay; new classes follow the old ones. */
 TEST(append_other_classes) {
   float rows[] = {1, 0, 0, 1, 1, 1, 2, 1};
   int32_t first[] = {1, 0, -1, 1}, then[] = {0, 1, 2, -1};
@@ -187,7 +187,7 @@ TEST(append_what_does_not_fit) {
   assert_unappendable(named, NULL, 0, write_text("latin.txt", "a\n\xE9\n"), KF_ERR_DATA, "UTF-8");
 }
 
-/* Bad rows are left out with their labels and ids; an appended gallery is that of the good rows. */
+/* Bad rows are skipped with their labels and ids; appending gives the gallery of the good rows. */
 TEST(bad_rows_left_out) {
   AUTO(world) w = make_world(60, 5, 3, 1, 6);
   static const uint64_t bad[] = {0, 7, 8, 31, 59};
@@ -201,7 +201,7 @@ TEST(bad_rows_left_out) {
   assert_ok(ctx, kf_gallery_save(ctx, data, NULL, &options, path));
   options.append_to = path;
   assert_ok(ctx, kf_gallery_save(ctx, data, NULL, &options, path));
-  kf_gallery *g = load(path, 0);
+  AUTO(kf_gallery) *g = load(path, 0);
   assert_int_equal(kf_gallery_rows(g), 110);
   uint64_t row = 0;
   for (int twice = 0; twice < 2; twice++)
@@ -212,7 +212,6 @@ TEST(bad_rows_left_out) {
       assert_int_equal(kf_gallery_label(g, row), w.labels[i]);
       check_id(g, row++, i);
     }
-  kf_gallery_free(g);
   data->skip_bad = false;
   assert_error(ctx, KF_ERR_DATA, "row 0", kf_gallery_save(ctx, data, NULL, NULL, path));
   memset(w.rows, 0, w.n * 5 * sizeof *w.rows);
@@ -237,7 +236,7 @@ TEST(refused_outputs) {
       kf_gallery_save(ctx, data, NULL, &(kf_gallery_options){.metric = (kf_metric)4}, set));
 }
 
-/* A row that the map takes to zero has no direction, but is a point like any other. */
+/* A row mapped to zero has no direction, but is a valid point. */
 TEST(mapped_to_zero) {
   AUTO(world) w = make_world(80, DIM, 4, 1, 8);
   AUTO(kf_model) *m = fit_world(&w, 1, KF_CENTRE_MEAN);
@@ -267,7 +266,8 @@ TEST(mapped_to_zero) {
   assert_true(fabs(distance - by_hand) < 1e-5 * by_hand);
 }
 
-/* Rows in f16: rounded to nearest even, half the size, and what does not fit is refused by name. */
+/* Rows in f16: rounded to nearest even, half the size; rows that do not fit are refused by
+ * number. */
 TEST(half_rows) {
   /* Halfway between two f16, to the even one: down, up; the least f16, and half of it. */
   float rows[3][4] = {
@@ -283,7 +283,7 @@ TEST(half_rows) {
   assert_ok(ctx, kf_data_get(ctx, read, 0, 3, found[0], NULL));
   assert_memory_equal(found, rounded, sizeof rounded);
   kf_data_free(read);
-  /* Rows that are added take the type of the gallery. */
+  /* Appended rows take the type of the gallery. */
   whole.append_to = path;
   assert_ok(ctx, kf_gallery_save(ctx, data, NULL, &whole, path));
   read = must_open(path, NULL);

@@ -1,4 +1,5 @@
-/* test_gallery_bad.c - gallery files that are damaged, invalid, or change while they are in use. */
+/* test_gallery_bad.c - gallery files that are damaged, invalid, or change while they are in use.
+ * Rules of their contents are in test_rules.c. */
 #include "world.h"
 
 #include "files.h"
@@ -25,7 +26,7 @@ static void assert_unloadable(const char *path, const char *cause) {
 #define EUCLID META ",\"metric\":\"euclidean\""
 #define ROWS   "\"embeddings\":{\"dtype\":\"F32\",\"shape\":[2,2],\"data_offsets\":[0,16]}"
 
-/* A file of some metadata, tensors and data, with the right checksum. */
+/* A file of the given metadata, tensors and data, with a correct checksum. */
 static const char *write_sealed(const char *meta, const char *tensors, const void *data, size_t n) {
   char json[2048], digits[17];
   snprintf(json, sizeof json, "{\"__metadata__\":{%s},%s}", meta, tensors);
@@ -42,7 +43,7 @@ static const char *write_sealed(const char *meta, const char *tensors, const voi
   return path;
 }
 
-/* Two rows of two columns, and what follows them. */
+/* Two rows of two columns, and the data after them. */
 typedef struct content {
   float rows[4];
   union {
@@ -61,7 +62,7 @@ TEST(sound_by_hand) {
   kf_gallery *g;
   assert_ok(ctx, kf_gallery_load(ctx, write_sealed(COSINE, ROWS, &good, 16), NULL, &g));
   kf_gallery_free(g);
-  /* Names without labels mean nothing. */
+  /* Names without labels are ignored. */
   const char *path = write_sealed(COSINE ",\"classes\":\"[\\\"a\\\"]\"", ROWS, &good, 16);
   assert_ok(ctx, kf_gallery_load(ctx, path, NULL, &g));
   assert_int_equal(kf_gallery_classes(g), 0);
@@ -98,8 +99,6 @@ TEST(bad_headers) {
   assert_unloadable(write_sealed(META, ROWS, &good, 16), "metadata 'metric'");
   assert_unloadable(write_sealed(META ",\"metric\":\"default\"", ROWS, &good, 16),
                     "metadata 'metric'");
-  assert_unloadable(write_sealed(META ",\"metric\":\"hamming\"", ROWS, &good, 16),
-                    "metadata 'metric'");
   assert_unloadable(
       write_sealed(COSINE, "\"x\":{\"dtype\":\"F32\",\"shape\":[2,2],\"data_offsets\":[0,16]}",
                    &good, 16),
@@ -135,15 +134,11 @@ static const char *with_labels(const char *meta, int32_t a, int32_t b) {
 }
 
 TEST(bad_labels) {
-  static const char named[] = COSINE ",\"classes\":\"[\\\"a\\\",\\\"b\\\"]\"";
-  kf_gallery *g;
+  AUTO(kf_gallery) *g = NULL;
   assert_ok(ctx,
             kf_gallery_load(ctx, with_labels(COSINE, -1, (int32_t)KF_MAX_CLASSES - 1), NULL, &g));
   assert_int_equal(kf_gallery_classes(g), KF_MAX_CLASSES);
-  kf_gallery_free(g);
   assert_unloadable(with_labels(COSINE, 0, (int32_t)KF_MAX_CLASSES), "label of row 1 is 4194304");
-  assert_unloadable(with_labels(COSINE, -2, 0), "label of row 0 is -2");
-  assert_unloadable(with_labels(named, 1, 2), "label of row 1 is 2, it must be -1 to 1");
   assert_unloadable(with_labels(COSINE ",\"classes\":\"[\\\"a\\\",\\\"a\\\"]\"", 0, 0), "twice");
   assert_unloadable(with_labels(COSINE ",\"classes\":\"7\"", 0, 0), "not a JSON list");
   content c = good;
@@ -168,41 +163,22 @@ static const char *with_ids(int64_t a, int64_t b, const char *bytes, size_t n) {
 }
 
 TEST(bad_ids) {
-  kf_gallery *g;
+  AUTO(kf_gallery) *g = NULL;
   assert_ok(ctx, kf_gallery_load(ctx, with_ids(1, 3, "abc", 3), NULL, &g));
   assert_string_equal(kf_gallery_id(g, 0), "a");
   assert_string_equal(kf_gallery_id(g, 1), "bc");
   assert_null(kf_gallery_id(g, 2));
-  kf_gallery_free(g);
   assert_unloadable(with_ids(0, 3, "abc", 3), "id of row 0 goes from byte 0 to 0");
-  assert_unloadable(with_ids(3, 3, "abc", 3), "id of row 1 goes from byte 3 to 3");
   assert_unloadable(with_ids(2, 1, "abc", 3), "id of row 1 goes from byte 2 to 1");
   assert_unloadable(with_ids(-1, 3, "abc", 3), "id of row 0");
   assert_unloadable(with_ids(1, 4, "abc", 3), "id of row 1 goes from byte 1 to 4 of 3");
   assert_unloadable(with_ids(INT64_MAX, INT64_MIN, "abc", 3), "id of row 0");
-  assert_unloadable(with_ids(1, 2, "abc", 3), "the ids end at byte 2 of 3");
-  assert_unloadable(with_ids(1, 3,
-                             "a\xFF"
-                             "c",
-                             3),
-                    "id of row 1 is not valid UTF-8");
   assert_unloadable(with_ids(1, 3,
                              "\xC3\xA9"
                              "c",
                              3),
                     "id of row 0 is not valid UTF-8"); /* cut inside a character */
   assert_unloadable(with_ids(1, 3, "a\0c", 3), "id of row 1 is not valid UTF-8");
-  content c = good;
-  assert_unloadable(
-      write_sealed(COSINE,
-                   ROWS ",\"id_ends\":{\"dtype\":\"I64\",\"shape\":[2],\"data_offsets\":[16,32]}",
-                   &c, 32),
-      "there is 'id_ends' without 'id_bytes'");
-  assert_unloadable(
-      write_sealed(COSINE,
-                   ROWS ",\"id_bytes\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[16,20]}",
-                   &c, 20),
-      "there is 'id_bytes' without 'id_ends'");
 }
 
 static const char *with_map(const char *meta, const content *c) {
@@ -224,10 +200,7 @@ TEST(bad_maps) {
   assert_ok(ctx, kf_gallery_load(ctx, with_map(meta, &c), NULL, &g));
   assert_int_equal(kf_gallery_mapped(g), 1);
   kf_gallery_free(g);
-  c.rows[3] *= 0.9f;
-  assert_unloadable(with_map(meta, &c), "row 1: does not have unit length");
-  c.rows[3] = good.rows[3];
-  /* A text mean that is out of all proportion. */
+  /* A text mean that overflows. */
   c.more.map.transform[0] = 1e200;
   c.more.map.transform[1] = -1e200;
   assert_ok(ctx, kf_gallery_load(ctx, with_map(centred, &c), NULL, &g));
@@ -238,13 +211,6 @@ TEST(bad_maps) {
                kf_gallery_search(ctx, g, good.rows, 1, 1, &far, &row, NULL, NULL));
   kf_gallery_free(g);
   c = good;
-  assert_unloadable(with_map("", &c), "there is 'transform' without 'normalized'");
-  assert_unloadable(with_map(",\"normalized\":\"1\",\"centre\":\"x\",\"lambda\":\"0\"", &c),
-                    "metadata 'centre'");
-  assert_unloadable(with_map(",\"normalized\":\"1\",\"centre\":\"none\",\"lambda\":\"-1\"", &c),
-                    "metadata 'lambda' is '-1'");
-  c.more.map.transform[2] = NAN;
-  assert_unloadable(with_map(meta, &c), "element [1, 0] of tensor 'transform' is not finite");
   c.more.map.transform[2] = 1;
   char all[512];
   snprintf(all, sizeof all, "%s%s", COSINE, meta);
@@ -262,11 +228,6 @@ TEST(bad_maps) {
                    "\"mean\":{\"dtype\":\"F64\",\"shape\":[1],\"data_offsets\":[32,40]}",
                    &c, 40),
       "invalid transform of 2 x 1");
-  assert_unloadable(
-      write_sealed(
-          all, ROWS ",\"transform\":{\"dtype\":\"F64\",\"shape\":[2,2],\"data_offsets\":[16,48]}",
-          &c, 48),
-      "there is 'transform' without 'mean'");
 }
 
 /* --- damage ---------------------------------------------------------------------------------- */
@@ -303,9 +264,8 @@ TEST(cut_and_flipped) {
     bytes[place] ^= (char)(1 << i % 8);
   }
   write_bytes("damaged.safetensors", bytes, size);
-  kf_gallery *g;
+  AUTO(kf_gallery) *g = NULL;
   assert_ok(ctx, kf_gallery_load(ctx, path, NULL, &g));
-  kf_gallery_free(g);
   kf_info *info;
   bytes[size - 1] ^= 1;
   write_bytes("damaged.safetensors", bytes, size);
@@ -315,15 +275,14 @@ TEST(cut_and_flipped) {
                 "is a koofu gallery, not a koofu model");
 }
 
-/* A damaged gallery is not appended to, and is left as it is. */
+/* A damaged gallery is not appended to and stays unchanged. */
 TEST(append_to_damaged) {
   const char *path = write_gallery("damaged.safetensors");
   size_t size;
-  char *bytes = test_read(path, &size);
+  AUTOFREE char *bytes = test_read(path, &size);
   bytes[size / 2] ^= 4;
   write_bytes("damaged.safetensors", bytes, size);
   write_bytes("twin.bin", bytes, size);
-  free(bytes);
   AUTO(kf_data) *data = NULL;
   float row[16] = {1};
   assert_ok(ctx, kf_data_open_memory(ctx, row, 1, 16, NULL, NULL, 0, &data));
@@ -357,7 +316,7 @@ static kf_status eval_itself(const kf_gallery *g) {
   return kf_gallery_eval(ctx, g, NULL, NULL, &counts, &hits, NULL);
 }
 
-/* One byte of a row is another, and the time of change is a moment later. */
+/* Changes one byte of a row and the modification time. */
 static void change(const char *path) {
   int fd = open(path, O_RDWR);
   struct stat info;
@@ -376,12 +335,12 @@ static void cut(const char *path) {
   struct stat info;
   assert_int_equal(stat(path, &info), 0);
   assert_int_equal(truncate(path, info.st_size / 2), 0);
-  int fd = open(path, O_RDWR); /* the size alone must tell */
+  int fd = open(path, O_RDWR); /* the size alone must show it */
   assert_int_equal(futimens(fd, (struct timespec[]){info.st_atim, info.st_mtim}), 0);
   close(fd);
 }
 
-/* The new file has its name, but the gallery goes on reading the old one. */
+/* The name now belongs to another file; the gallery goes on reading the old one. */
 static void replace(const char *path) {
   size_t size;
   AUTOFREE char *bytes = test_read(path, &size);

@@ -1,4 +1,5 @@
-/* test_gallery_live.c - galleries that live: rows added, removed and replaced in files beside them. */
+/* test_gallery_live.c - galleries that live: rows added, removed and replaced in files beside
+ * them. */
 #include "galleries.h"
 
 #include <fcntl.h>
@@ -14,7 +15,7 @@ static const char *lasting(const char *name) {
   return path;
 }
 
-/* --- a gallery and what it should hold ---------------------------------------------------------- */
+/* --- a gallery and what it should hold -------------------------------------------------------- */
 
 typedef struct life {
   world w;
@@ -26,6 +27,12 @@ typedef struct life {
   kf_dtype dtype;
   const kf_model *model;
 } life;
+
+static void free_life(life *l) {
+  free(l->rows);
+  free_world(&l->w);
+}
+AUTO_STRUCT(life, free_life)
 
 /* Some rows of the world as a data set with ids. */
 static kf_data *rows_of(const life *l, const uint64_t *rows, uint64_t n, const char **ids) {
@@ -54,7 +61,7 @@ static void add(life *l, uint64_t n, int replace, const uint64_t *which) {
   for (uint64_t i = 0; i < n; i++) rows[i] = which != NULL ? which[i] : l->next++;
   const char *ids;
   kf_gallery_change done;
-  kf_data *data = rows_of(l, rows, n, &ids);
+  AUTO(kf_data) *data = rows_of(l, rows, n, &ids);
   kf_gallery_options options = {.ids = ids,
                                 .metric = l->metric,
                                 .dtype = l->n == 0 ? l->dtype : KF_F32,
@@ -63,7 +70,6 @@ static void add(life *l, uint64_t n, int replace, const uint64_t *which) {
                                 .replace = replace,
                                 .change = &done};
   assert_ok(ctx, kf_gallery_save(ctx, data, l->n == 0 ? l->model : NULL, &options, l->path));
-  kf_data_free(data);
   for (uint64_t i = 0; replace && i < n; i++) {
     uint64_t kept = 0;
     for (uint64_t j = 0; j < l->n; j++)
@@ -210,15 +216,16 @@ static bool is_there(const char *path) { return access(path, F_OK) == 0; }
 
 /* A random life: at every step it answers as a gallery made of its rows at once. */
 static void live_through(uint64_t seed, kf_metric metric, kf_dtype dtype, bool mapped) {
-  life l = {.w = make_world(400, DIM, CLASSES, 2, seed),
-            .path = lasting("live.safetensors"),
-            .metric = metric,
-            .dtype = dtype};
-  kf_model *m = mapped ? fit_world(&l.w, metric == KF_METRIC_EUCLIDEAN, KF_CENTRE_MEAN) : NULL;
+  AUTO(life) l = {.w = make_world(400, DIM, CLASSES, 2, seed),
+                  .path = lasting("live.safetensors"),
+                  .metric = metric,
+                  .dtype = dtype};
+  AUTO(kf_model) *m =
+      mapped ? fit_world(&l.w, metric == KF_METRIC_EUCLIDEAN, KF_CENTRE_MEAN) : NULL;
   l.model = m;
   add(&l, 30 + test_random(&seed) % 40, 0, NULL);
   size_t size;
-  char *first = test_read(l.path, &size);
+  AUTOFREE char *first = test_read(l.path, &size);
   for (int step = 0; step < 8; step++) {
     uint64_t what = test_random(&seed) % 4, again[3];
     if (what < 2) add(&l, 1 + test_random(&seed) % 30, 0, NULL);
@@ -232,10 +239,8 @@ static void live_through(uint64_t seed, kf_metric metric, kf_dtype dtype, bool m
     assert_same_answers(&l, path);
     assert_same_data(&l, path);
   }
-  char *now = test_read(l.path, &size);
+  AUTOFREE char *now = test_read(l.path, &size);
   assert_memory_equal(first, now, size); /* never written again */
-  free(first);
-  free(now);
   /* One file again: the one that its rows would have given. */
   assert_true(is_there(at("live.safetensors.changes")));
   assert_ok(ctx, kf_gallery_compact(ctx, l.path, NULL));
@@ -243,9 +248,6 @@ static void live_through(uint64_t seed, kf_metric metric, kf_dtype dtype, bool m
   assert_same_tensors(l.path, fresh(&l));
   assert_same_answers(&l, at("fresh.safetensors"));
   assert_ok(ctx, kf_gallery_compact(ctx, l.path, NULL)); /* nothing to do */
-  kf_model_free(m);
-  free(l.rows);
-  free_world(&l.w);
 }
 
 TEST(lives) {
@@ -257,7 +259,7 @@ TEST(lives) {
         live_through(seed++, metrics[m], (kf_dtype)dtype, mapped);
 }
 
-/* --- what is written ----------------------------------------------------------------------------- */
+/* --- what is written -------------------------------------------------------------------------- */
 
 static uint64_t size_of(const char *path) {
   struct stat info;
@@ -283,20 +285,18 @@ static const char *change_of(const char *name) {
 TEST(cost) {
   uint64_t sizes[2];
   for (int large = 0; large < 2; large++) {
-    life l = {.w = make_world(large ? 20000 : 100, DIM, CLASSES, 2, 7),
-              .path = lasting("cost.safetensors")};
+    AUTO(life) l = {.w = make_world(large ? 20000 : 100, DIM, CLASSES, 2, 7),
+                    .path = lasting("cost.safetensors")};
     add(&l, l.w.n - 50, 0, NULL);
     add(&l, 50, 0, NULL);
     sizes[large] = size_of(change_of("cost.safetensors"));
-    free(l.rows);
-    free_world(&l.w);
   }
   /* Ids of rows with larger numbers are longer. */
   assert_true(sizes[1] < sizes[0] + 50 * 4);
   assert_true(sizes[0] < 50 * (DIM * 4 + 4 + 8 + 8) + 1000);
 }
 
-/* --- left-overs, damage and lies ------------------------------------------------------------------ */
+/* --- left-overs, damage and lies -------------------------------------------------------------- */
 
 static kf_status open_it(const char *path) {
   AUTO(kf_gallery) *g = NULL;
@@ -315,7 +315,7 @@ static void copy_file(const char *from, const char *to) {
 
 /* What is left of another file does not count, and goes with the next change. */
 TEST(left_overs) {
-  life l = {.w = make_world(60, DIM, CLASSES, 2, 8), .path = lasting("left.safetensors")};
+  AUTO(life) l = {.w = make_world(60, DIM, CLASSES, 2, 8), .path = lasting("left.safetensors")};
   add(&l, 20, 0, NULL);
   add(&l, 10, 0, NULL);
   char old[600], kept[600];
@@ -348,12 +348,10 @@ TEST(left_overs) {
   assert_same_answers(&m, fresh(&m));
   assert_true(is_there(at("left.safetensors.changes")));
   free(m.rows);
-  free(l.rows);
-  free_world(&l.w);
 }
 
 TEST(missing_and_damaged) {
-  life l = {.w = make_world(60, DIM, CLASSES, 2, 9), .path = lasting("bad.safetensors")};
+  AUTO(life) l = {.w = make_world(60, DIM, CLASSES, 2, 9), .path = lasting("bad.safetensors")};
   add(&l, 20, 0, NULL);
   add(&l, 10, 0, NULL);
   char first[600], second[600];
@@ -381,7 +379,8 @@ TEST(missing_and_damaged) {
   const char *path = l.path;
   kf_data *data;
   assert_error(ctx, KF_ERR_DATA, "the file is damaged", kf_data_open(ctx, &path, 1, NULL, &data));
-  /* What a killed process has left goes with the next change; names of other files are nothing to us. */
+  /* What a killed process has left goes with the next change; names of other files are nothing to
+   * us. */
   char left[700];
   snprintf(left, sizeof left, "%.*s.%s.0123456789abcdef.part",
            (int)(strrchr(first, '/') + 1 - first), first, strrchr(first, '/') + 1);
@@ -395,12 +394,10 @@ TEST(missing_and_damaged) {
   assert_false(is_there(left));
   assert_true(is_there(at("bad.safetensors.changes/notes.txt")));
   assert_ok(ctx, open_it(l.path));
-  free(l.rows);
-  free_world(&l.w);
 }
 
 TEST(refused) {
-  life l = {.w = make_world(60, DIM, CLASSES, 2, 10), .path = lasting("no.safetensors")};
+  AUTO(life) l = {.w = make_world(60, DIM, CLASSES, 2, 10), .path = lasting("no.safetensors")};
   add(&l, 5, 0, NULL);
   static const char *const all[] = {"id-0", "id-1", "id-2", "id-3", "id-4"};
   assert_error(ctx, KF_ERR_ARG, "all of its rows would be removed",
@@ -418,12 +415,11 @@ TEST(refused) {
                                    &removal));
   assert_int_equal(removal.removed, 2);
   assert_int_equal(removal.missing, 1);
-  kf_gallery *g = load(l.path, 0);
+  AUTO(kf_gallery) *g = load(l.path, 0);
   assert_int_equal(kf_gallery_rows(g), 3);
   assert_string_equal(kf_gallery_id(g, 0), "id-1");
-  kf_gallery_free(g);
   /* Without ids. */
-  kf_data *data = data_of(l.w.rows, 10, DIM, NULL, 0);
+  AUTO(kf_data) *data = data_of(l.w.rows, 10, DIM, NULL, 0);
   const char *bare = at("bare.safetensors");
   assert_ok(ctx, kf_gallery_save(ctx, data, NULL, NULL, bare));
   assert_error(ctx, KF_ERR_DATA, "has no ids",
@@ -438,18 +434,15 @@ TEST(refused) {
   assert_error(
       ctx, KF_ERR_DATA, "is a gallery with changes",
       kf_data_open(ctx, &path, 1, &(kf_data_options){.labels = &labels, .n_labels = 1}, &other));
-  kf_data_free(data);
-  free(l.rows);
-  free_world(&l.w);
 }
 
 /* A batch that is there is not added again; one whose rows were removed is. */
 TEST(repeated) {
-  life l = {.w = make_world(60, DIM, CLASSES, 2, 11), .path = lasting("again.safetensors")};
+  AUTO(life) l = {.w = make_world(60, DIM, CLASSES, 2, 11), .path = lasting("again.safetensors")};
   add(&l, 20, 0, NULL);
   uint64_t rows[] = {30, 31};
   const char *ids;
-  kf_data *data = rows_of(&l, rows, 2, &ids);
+  AUTO(kf_data) *data = rows_of(&l, rows, 2, &ids);
   int again = 0;
   kf_gallery_options options = {.ids = ids, .append_to = l.path, .repeated = &again};
   for (int round = 0; round < 2; round++) {
@@ -466,25 +459,19 @@ TEST(repeated) {
   assert_int_equal(again, 0);
   assert_ok(ctx, kf_gallery_save(ctx, data, NULL, &options, l.path));
   assert_int_equal(again, 1);
-  kf_gallery *g = load(l.path, 0);
+  AUTO(kf_gallery) *g = load(l.path, 0);
   assert_int_equal(kf_gallery_rows(g), 22);
-  kf_gallery_free(g);
-  kf_data_free(data);
-  free(l.rows);
-  free_world(&l.w);
 }
 
 /* A private gallery has private changes. */
 TEST(modes) {
-  life l = {.w = make_world(60, DIM, CLASSES, 2, 12), .path = lasting("mine.safetensors")};
+  AUTO(life) l = {.w = make_world(60, DIM, CLASSES, 2, 12), .path = lasting("mine.safetensors")};
   add(&l, 20, 0, NULL);
   assert_int_equal(chmod(l.path, 0600), 0);
   add(&l, 20, 0, NULL);
   struct stat info;
   assert_int_equal(stat(at("mine.safetensors.changes"), &info), 0);
   assert_int_equal(info.st_mode & 0777, 0700);
-  free(l.rows);
-  free_world(&l.w);
 }
 
 /* Several galleries as one, with changes and types of their own: as one gallery of all rows. */
@@ -557,7 +544,7 @@ TEST(several) {
   }
 }
 
-/* --- while others read ----------------------------------------------------------------------------- */
+/* --- while others read ------------------------------------------------------------------------ */
 
 enum { MANY = 40, ROWS_READ = 60 + 2 * MANY }; /* more changes than stay open */
 
@@ -598,13 +585,13 @@ static int names_like(const char *where, const char *beginning) {
   return n;
 }
 
-/* Whatever becomes of the gallery, those who have opened it read it as it was. The last of them removes what
- * was kept for them. */
+/* Whatever becomes of the gallery, those who have opened it read it as it was. The last of them
+ * removes what was kept for them. */
 TEST(read_on) {
   static const char *const ways[] = {"compact", "compact twice", "write again", "same bytes"};
   static reading before, after;
   for (size_t way = 0; way < sizeof ways / sizeof *ways; way++) {
-    life l = many_changes("on.safetensors", 60 + way);
+    AUTO(life) l = many_changes("on.safetensors", 60 + way);
     kf_gallery *g[] = {load(l.path, 0), load(l.path, 1)};
     kf_data *data = must_open(l.path, NULL);
     read_all(g, data, &before);
@@ -628,14 +615,12 @@ TEST(read_on) {
     assert_int_equal(names_like(at("."), ".on.safetensors.changes."), 1);
     kf_gallery_free(g[1]);
     assert_int_equal(names_like(at("."), ".on.safetensors.changes."), 0);
-    free(l.rows);
-    free_world(&l.w);
   }
 }
 
 /* A folder that a reader held and did not remove goes when the gallery is made one file again. */
 TEST(put_away) {
-  life l = many_changes("away.safetensors", 70);
+  AUTO(life) l = many_changes("away.safetensors", 70);
   int reader = open(at("away.safetensors.changes"), O_RDONLY | O_DIRECTORY);
   assert_int_equal(flock(reader, LOCK_SH), 0);
   assert_ok(ctx, kf_gallery_compact(ctx, l.path, NULL));
@@ -648,8 +633,6 @@ TEST(put_away) {
   assert_true(is_there(at("away.safetensors.changes/notes.txt")));
   assert_int_equal(names_like(at("away.safetensors.changes"), "notes.txt"), 1);
   assert_same_answers(&l, fresh(&l));
-  free(l.rows);
-  free_world(&l.w);
 }
 
 FIXTURES(.before = make_test_folder, .after = remove_test_folder);

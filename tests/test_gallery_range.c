@@ -1,5 +1,5 @@
-/* test_gallery_range.c - searches within a limit, among some rows, and for duplicates: each equals brute
- * force, for every metric, type, instruction set and number of threads. */
+/* test_gallery_range.c - searches within a limit, among some rows, and for duplicates: each equals
+ * brute force, for every metric, type, instruction set and number of threads. */
 #include "galleries.h"
 #include "search/index.h"
 
@@ -95,7 +95,8 @@ static double choose_limit(kf_ctx *c, const problem *p, kf_metric metric, uint64
   return limit;
 }
 
-/* The list of query i of a range: the rows of the full search, in its order, that are near enough. */
+/* The list of query i of a range: the rows of the full search, in its order, that are near
+ * enough. */
 static void check_range(kf_ctx *c, const problem *p, kf_metric metric, const float *query,
                         double limit, const kf_filter *only, int64_t without, const kf_ranges *r,
                         uint64_t i) {
@@ -158,7 +159,7 @@ static void in_every_way(void (*run)(kf_ctx *c, uint64_t seed)) {
 
 TEST(within) { in_every_way(ranges_of); }
 
-/* --- filters -------------------------------------------------------------------------------------- */
+/* --- filters ---------------------------------------------------------------------------------- */
 
 /* Among some rows: as a gallery of these rows alone. */
 static void check_filter(kf_ctx *c, problem *p, kf_metric metric, kf_dtype dtype,
@@ -231,8 +232,8 @@ static void filters_of(kf_ctx *c, uint64_t seed) {
 
 TEST(filters) { in_every_way(filters_of); }
 
-/* In large galleries a first look at all rows gives floors, which must not be those of rows that do not take
- * part: here all of these are nearer. */
+/* In large galleries a first look at all rows gives floors, which must not be those of rows that do
+ * not take part: here all of these are nearer. */
 TEST(floors) {
   enum { MANY = 9000, K = 5 };
   AUTOFREE float *rows = malloc(MANY * 4 * sizeof *rows), *far = malloc(MANY / 2 * 4 * sizeof *far);
@@ -266,7 +267,7 @@ TEST(floors) {
 TEST(refused) {
   AUTO(problem) *p = make_problem(ctx, 5, KF_METRIC_COSINE, KF_F32);
   kf_filter *f;
-  kf_ranges *r;
+  AUTO(kf_ranges) *r = NULL;
   static const char *const nobody[] = {"nobody"};
   kf_filter_options none = {.ids = &(kf_id_list){.ids = nobody, .n = 1}};
   assert_error(ctx, KF_ERR_DATA, "no row of the gallery is left",
@@ -278,7 +279,6 @@ TEST(refused) {
                kf_gallery_within_itself(ctx, p->gallery, ROWS, 1, 0, NULL, &r, NULL));
   assert_ok(ctx, kf_gallery_within(ctx, p->gallery, NULL, 0, 0, NULL, &r, NULL));
   assert_int_equal(r->queries, 0);
-  kf_ranges_free(r);
   kf_gallery *bare = plain_gallery(p->rows, 20, COLUMNS, NULL, KF_METRIC_COSINE);
   assert_error(ctx, KF_ERR_DATA, "no ids", kf_filter_new(ctx, bare, &none, &f));
   kf_filter_options classes = {.classes = write_text("c.txt", "1\n")};
@@ -310,7 +310,7 @@ TEST(refused) {
   kf_gallery_free(bare);
 }
 
-/* --- duplicates ------------------------------------------------------------------------------------ */
+/* --- duplicates ------------------------------------------------------------------------------- */
 
 static void unique_of(kf_ctx *c, uint64_t seed) {
   for (int m = 0; m < 3; m++) {

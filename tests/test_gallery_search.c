@@ -77,7 +77,8 @@ TEST(naive_loops) {
   }
 }
 
-/* A gallery with a model is a gallery of mapped rows, asked with mapped queries, to the bit. */
+/* A gallery with a model equals a gallery of mapped rows searched with mapped queries, to the
+ * bit. */
 TEST(map_first) {
   enum { K = 20 };
   AUTO(world) w = make_world(500, DIM, CLASSES, 2, 12), q = make_world(150, DIM, CLASSES, 2, 13);
@@ -102,8 +103,8 @@ TEST(map_first) {
   }
 }
 
-/* A gallery in f16 or bf16 is one of the rounded rows, to the bit: with every metric, with a map or without,
- * from disk, in memory, and when it is asked with its own rows. */
+/* A gallery in f16 or bf16 equals one of the rounded rows, to the bit: with every metric, with and
+ * without a map, from disk, in memory, and searched with its own rows. */
 TEST(as_rounded) {
   enum { K = 9 };
   AUTO(world) w = make_world(300, DIM, CLASSES, 2, 21), q = make_world(60, DIM, CLASSES, 2, 22);
@@ -204,7 +205,7 @@ TEST(same_answers) {
       }
 }
 
-/* Every row appears twice, so its twin comes first and itself never. */
+/* Every row appears twice: its twin comes first, the row itself never. */
 TEST(leave_one_out) {
   enum { N = 120, K = 6 };
   AUTO(world) w = make_world(N, DIM, CLASSES, 1, 18);
@@ -226,7 +227,7 @@ TEST(leave_one_out) {
         for (int t = 0; t < K; t++) assert_int_not_equal(own[i * K + t], i);
         assert_int_equal(own[i * K], (i + N / 2) % N);
       }
-      /* Any part of the rows is that part of the answers. */
+      /* A range of rows gives that range of the answers. */
       assert_ok(ctx, kf_gallery_search_itself(ctx, g, 71, 20, K, asked, y, NULL));
       assert_memory_equal(asked, own + 71 * K, 20 * K * sizeof *own);
     }
@@ -271,7 +272,7 @@ TEST(bad_questions) {
   kf_gallery_free(g);
 }
 
-/* Every call looks at the reserved space of its options. */
+/* Every call checks the reserved space of its options. */
 TEST(options_from_the_future) {
   AUTO(world) w = make_world(20, 3, 2, 1, 6);
   AUTO(kf_data) *data = data_of(w.rows, w.n, w.dim, w.labels, 0);

@@ -1,4 +1,4 @@
-/* test_hits.c - choosing lambda by hits, in as many rows as it takes. */
+/* test_hits.c - choosing lambda by hits, from as few rows as suffice. */
 #include "world.h"
 
 #include "choose/choose.h"
@@ -28,11 +28,12 @@ static void fixture_clear(fixture *f) {
   kf_data_free(f->data);
   kf_ctx_free(f->ctx);
 }
+AUTO_STRUCT(fixture, fixture_clear)
 
 TEST(choice) {
   AUTO(world) w = make_world(600, 24, 20, 3, 21);
-  fixture f = open_world(&w, 2);
-  kf_lambda_choice *c, *se;
+  AUTO(fixture) f = open_world(&w, 2);
+  AUTO(kf_lambda_choice) *c = NULL, *se = NULL;
   assert_ok(f.ctx, kf_lambda_choice_new(f.ctx, f.stats, f.data,
                                         &(kf_lambda_options){.method = KF_METHOD_PAPER}, &c));
   assert_int_equal(c->n, 600);
@@ -41,7 +42,7 @@ TEST(choice) {
   for (size_t i = 0; i < c->n_points; i++) {
     assert_true(i == 0 || c->points[i].lambda > c->points[i - 1].lambda);
     assert_true(c->points[i].top1 <= c->points[c->best].top1);
-    assert_true(i <= c->best || c->points[i].top1 < c->points[c->best].top1); /* the larger one */
+    assert_true(i <= c->best || c->points[i].top1 < c->points[c->best].top1); /* ties: the larger */
   }
   assert_true(c->lambda == c->points[c->chosen].lambda);
   kf_lambda_options options = {.method = KF_METHOD_PAPER, .one_se = 1};
@@ -49,12 +50,10 @@ TEST(choice) {
   assert_true(se->lambda > c->lambda);
   double loss = (double)(se->points[se->best].top1 - se->points[se->chosen].top1);
   assert_true(loss <= se->standard_error * 600);
-  kf_lambda_choice_free(c);
-  kf_lambda_choice_free(se);
-  fixture_clear(&f);
 }
 
-/* If the best is at an end of the grid, the grid is extended, unless the curve is flat there. */
+/* If the best lambda is at an end of the grid, the grid is extended, unless the curve is flat
+ * there. */
 TEST(choice_at_the_ends) {
   const struct {
     uint64_t n;
@@ -73,43 +72,38 @@ TEST(choice_at_the_ends) {
           x = j > 0 ? x : 90 * x + 60 * w.labels[i];
         w.rows[i * w.dim + j] = (float)x;
       }
-    fixture f = open_world(&w, 2);
-    kf_stats *raw;
-    kf_lambda_choice *c;
+    AUTO(fixture) f = open_world(&w, 2);
+    AUTO(kf_stats) *raw = NULL;
+    AUTO(kf_lambda_choice) *c = NULL;
     kf_stats_options options = {.normalize = KF_OFF};
     assert_ok(f.ctx, kf_stats_new_from_data(f.ctx, f.data, &options, &raw));
     assert_ok(f.ctx, kf_lambda_choice_new(f.ctx, raw, f.data,
                                           &(kf_lambda_options){.method = KF_METHOD_PAPER}, &c));
     double end = c->points[e == 0 ? 0 : c->n_points - 1].lambda / c->mean_eigenvalue;
     if (!(end >= ends[e].low && end <= ends[e].high)) fail_msg("%zu: up to %gx", e, end);
-    kf_lambda_choice_free(c);
-    kf_stats_free(raw);
-    fixture_clear(&f);
   }
 }
 
 TEST(choice_from_a_sample) {
   AUTO(world) w = make_world(2000, 16, 10, 3, 22);
-  fixture f = open_world(&w, 3);
+  AUTO(fixture) f = open_world(&w, 3);
   const double grid[] = {0, 0.1, 1};
   kf_lambda_options options = {.method = KF_METHOD_PAPER, .sample = 500, .grid = grid, .n_grid = 3};
-  kf_lambda_choice *c;
+  AUTO(kf_lambda_choice) *c = NULL;
   assert_ok(f.ctx, kf_lambda_choice_new(f.ctx, f.stats, f.data, &options, &c));
   assert_int_equal(c->n, 500);
   assert_int_equal(c->rows, 2000);
   assert_int_equal(c->n_points, 3);
   assert_true(c->points[0].lambda == 0);
-  kf_lambda_choice_free(c);
-  fixture_clear(&f);
 }
 
-/* Hits counted in parts are those of all rows; which rows are hits is known; and what the best loses
- * follows from that. */
+/* Hits counted in parts are those of all rows; which rows are hits is known; and what the best
+ * loses follows from that. */
 TEST(hits_in_parts) {
   enum { ROWS = 19000, POINTS = 3 }; /* 6,250 rows, twice as many, and the rest */
   AUTO(world) w = make_world(ROWS, 6, 5, 2, 31);
   for (unsigned threads = 1; threads <= 3; threads += 2) {
-    fixture f = open_world(&w, threads);
+    AUTO(fixture) f = open_world(&w, threads);
     AUTO(kf_fitter) *fitter = NULL;
     AUTO(kf_left_out) *l = NULL;
     kf_left_out_options by = {.sample = ROWS};
@@ -155,12 +149,12 @@ TEST(hits_in_parts) {
     assert_true(loss == most && loss > 0);
     kf_lambda_hits_clear(&h);
     kf_lambda_hits_clear(&all);
-    fixture_clear(&f);
   }
 }
 
-/* Where lambda matters little, a part of the rows is enough. With labels that mean nothing, lambdas go wrong on
- * different rows, and all rows are taken. Either way the choice loses little against that of all rows. */
+/* Where lambda matters little, part of the rows suffices. With random labels, lambdas err on
+ * different rows, and all rows are used. Either way the choice loses little against that of all
+ * rows. */
 TEST(choice_of_enough_rows) {
   enum { ROWS = 26000 };
   const struct {
@@ -173,7 +167,7 @@ TEST(choice_of_enough_rows) {
     uint64_t seed = 34;
     for (uint64_t row = 0; cases[i].noise && row < ROWS; row++)
       w.labels[row] = (int32_t)(test_random(&seed) % cases[i].classes);
-    fixture f = open_world(&w, 2);
+    AUTO(fixture) f = open_world(&w, 2);
     kf_lambda_choice *c, *whole, *chosen;
     kf_lambda_options options = {.method = KF_METHOD_PAPER};
     assert_ok(f.ctx, kf_lambda_choice_new(f.ctx, f.stats, f.data, &options, &c));
@@ -210,7 +204,6 @@ TEST(choice_of_enough_rows) {
     kf_lambda_choice_free(chosen);
     kf_lambda_choice_free(c);
     kf_lambda_choice_free(whole);
-    fixture_clear(&f);
   }
 }
 
@@ -220,19 +213,17 @@ TEST(single_rows_of_the_sample) {
   AUTO(world) w = make_world(ROWS, 8, CLASSES, 0, 33);
   for (uint64_t i = 0; i < ALONE; i++) w.labels[300 * i] = (int32_t)(CLASSES + i);
   w.classes = CLASSES + ALONE;
-  fixture f = open_world(&w, 2);
-  kf_lambda_choice *c;
+  AUTO(fixture) f = open_world(&w, 2);
+  AUTO(kf_lambda_choice) *c = NULL;
   kf_lambda_options options = {.method = KF_METHOD_PAPER};
   assert_ok(f.ctx, kf_lambda_choice_new(f.ctx, f.stats, f.data, &options, &c));
   assert_true(c->n < ROWS - ALONE);
   assert_int_equal(c->n_single, ALONE);
-  kf_lambda_choice_free(c);
-  fixture_clear(&f);
 }
 
 TEST(choice_refused) {
   AUTO(world) w = make_world(30, 4, 30, 1, 23), other = make_world(31, 4, 30, 1, 23);
-  fixture f = open_world(&w, 1), g = open_world(&other, 1);
+  AUTO(fixture) f = open_world(&w, 1), g = open_world(&other, 1);
   kf_lambda_choice *c = NULL;
   const double falling[] = {1, 0.1};
   kf_lambda_options options = {.method = KF_METHOD_PAPER, .grid = falling, .n_grid = 2};
@@ -245,6 +236,4 @@ TEST(choice_refused) {
                kf_lambda_choice_new(f.ctx, f.stats, f.data,
                                     &(kf_lambda_options){.method = KF_METHOD_PAPER}, &c));
   assert_null(c);
-  fixture_clear(&f);
-  fixture_clear(&g);
 }

@@ -1,4 +1,5 @@
-/* test_huggingface.c - class names in the metadata of Hugging Face's .parquet files: good ones, and hostile. */
+/* test_huggingface.c - class names in the metadata of Hugging Face's .parquet files: good ones, and
+ * hostile. */
 #include "file/parquet.h"
 #include "test.h"
 

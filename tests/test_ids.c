@@ -1,5 +1,5 @@
-/* test_ids.c - ids of rows inside data sets: read, kept, left out with their rows, taken to galleries;
- * and what is refused. */
+/* test_ids.c - ids of rows inside data sets: read, kept, left out with their rows, taken to
+ * galleries; and what is refused. */
 #include "files.h"
 
 #include "file/file.h"
@@ -125,7 +125,7 @@ TEST(described) {
   }
 }
 
-/* --- bad files ----------------------------------------------------------------------------------- */
+/* --- bad files -------------------------------------------------------------------------------- */
 
 static const char *write_bad(const int64_t ends[2], uint64_t n_ends, const char *bytes, size_t n) {
   const char *path = at("bad.safetensors");

@@ -1,5 +1,5 @@
-/* test_image.c - pictures: what Pillow and the reference's image processors make of them is stored in
- * tests/golden/images (make_images.py); damage, truncation and bombs are made here. */
+/* test_image.c - pictures: what Pillow and the reference's image processors make of them is stored
+ * in tests/golden/images (make_images.py); damage, truncation and bombs are made here. */
 #include "files.h"
 
 #include "encode/codec.h"
@@ -50,7 +50,7 @@ static void assert_refused_bytes(const void *bytes, size_t n, uint64_t max_pixel
   assert_bad(status, "NAME: ", cause);
 }
 
-/* --- what is stored ---------------------------------------------------------------------------- */
+/* --- what is stored --------------------------------------------------------------------------- */
 
 TEST(every_kind_decodes_as_in_pillow) {
   FILE *list = fopen(golden("expected.txt"), "r");
@@ -174,7 +174,7 @@ TEST(preprocesses_as_the_reference) {
   assert_true(n > 40);
 }
 
-/* --- damage ------------------------------------------------------------------------------------ */
+/* --- damage ----------------------------------------------------------------------------------- */
 
 static const char *const small[] = {
     "exif6-le.jpg",   "grey-progressive.jpg",       "cmyk.jpg",
@@ -216,14 +216,13 @@ TEST(damaged_files_end_well) {
     for (size_t n = 0; n < size; n++) {
       char kept = bytes[n];
       bytes[n] = (char)(bytes[n] ^ (1 << n % 8));
-      void *copy = exact_copy(bytes, size);
+      AUTOFREE void *copy = exact_copy(bytes, size);
       kf_image image;
       if (kf_image_decode(copy, size, 1 << 20, small[f], &image, &err) != KF_OK) {
         assert_int_equal(err.status, KF_ERR_DATA);
         assert_null(image.rgb);
       }
       kf_image_clear(&image);
-      free(copy);
       bytes[n] = kept;
     }
   }
@@ -404,8 +403,8 @@ TEST(the_limit_is_that_of_the_caller) {
   }
 }
 
-/* EXIF that is damaged leaves the picture as it is; the tag is found behind others, in either order of
- * bytes, and out of a list of values. */
+/* EXIF that is damaged leaves the picture as it is; the tag is found behind others, in either order
+ * of bytes, and out of a list of values. */
 TEST(exif_is_read_with_care) {
   if (!reads(".jpg")) test_skip(".jpg decoder");
   static const struct {
@@ -532,7 +531,7 @@ TEST(odd_chunks_of_webp) {
   kf_image_clear(&plain);
 }
 
-/* --- configurations ----------------------------------------------------------------------------- */
+/* --- configurations --------------------------------------------------------------------------- */
 
 TEST(spellings_of_configurations) {
   kf_preprocess p;

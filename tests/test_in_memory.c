@@ -1,5 +1,5 @@
-/* test_in_memory.c - what is in memory instead of a file: rows of any type, stride and number of pieces, and
- * files as bytes. */
+/* test_in_memory.c - what is in memory instead of a file: rows of any type, stride and number of
+ * pieces, and files as bytes. */
 #include "test.h"
 
 #include "file/file.h"
@@ -53,7 +53,7 @@ static void assert_rows(kf_ctx *ctx, const kf_data *data) {
   }
 }
 
-/* --- arrays ------------------------------------------------------------------------------------- */
+/* --- arrays ----------------------------------------------------------------------------------- */
 
 TEST(types_and_strides) {
   AUTO(kf_ctx) *ctx = test_ctx(2, KF_ISA_AUTO);
@@ -167,7 +167,7 @@ TEST(wrong_arrays) {
                kf_data_open_arrays(ctx, &array, 1, D, &(kf_array_options){.ids = ids}, &data));
 }
 
-/* --- bytes --------------------------------------------------------------------------------------- */
+/* --- bytes ------------------------------------------------------------------------------------ */
 
 static void assert_file(const char *path, const kf_bytes *bytes) {
   FILE *file = fopen(path, "rb");

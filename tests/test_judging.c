@@ -9,7 +9,7 @@ static world noisy_world(uint64_t n, uint64_t seed) {
 
 /* --- errors by class ------------------------------------------------------------------------- */
 
-/* Counts by the book, from the answers of kf_classify. */
+/* Counts by definition, from the answers of kf_classify. */
 static void check_analysis(const kf_model *m, const kf_data *data, const world *w,
                            const kf_truth *truth, kf_metric metric, int raw) {
   AUTO(kf_analysis) *a = NULL;
@@ -147,7 +147,7 @@ TEST(open_sets) {
       above += a[i] > threshold;
     }
     for (int j = 0; j < 250; j++) pass += b[j] >= threshold;
-    assert_true(reach >= 0.95 * 333 && above < 0.95 * 333); /* no stricter one would do */
+    assert_true(reach >= 0.95 * 333 && above < 0.95 * 333); /* no stricter threshold would do */
     assert_true(fabs(r.fpr95 - pass / 250.0) < 1e-15);
   }
   kf_open_set_result r;
@@ -180,7 +180,7 @@ TEST(mcnemar) {
   assert_true(kf_mcnemar(0, 0) == 1 && kf_mcnemar(7, 7) == 1 && kf_mcnemar(7, 8) == 1);
   assert_true(kf_mcnemar(1, 0) == 1 && kf_mcnemar(0, 2) == 0.5 && kf_mcnemar(0, 3) == 0.25);
   assert_true(kf_mcnemar(0, 1u << 20) == 0);
-  /* The two ways meet. */
+  /* Both methods agree where they meet. */
   uint64_t half = UINT64_C(1) << 29, apart = 20000;
   double exact = kf_mcnemar(half - apart, half + apart);
   double normal = kf_mcnemar(half - apart, half + apart + 2);

@@ -1,6 +1,6 @@
-/* test_kernel.c - every kernel of every instruction set gives the bits of the plain one, on sizes
- * that divide nothing and at the extreme values. One case for each check and instruction set;
- * those that this machine lacks are skipped. */
+/* test_kernel.c - every kernel of every instruction set gives the bits of the plain one, on odd
+ * sizes and at extreme values. One case for each check and instruction set; missing instruction
+ * sets are skipped. */
 #include "kernel/fused.h"
 #include "scans.h"
 #include "tiles.h"
@@ -136,7 +136,7 @@ static void check_all_scans(const kf_kernels *fast, const kf_kernels *plain) {
 
 /* --- linear algebra -------------------------------------------------------------------------- */
 
-/* Random numbers, and the largest there are, with bytes of 255 and 0. */
+/* Random numbers, and the extremes with bytes of 255 and 0. */
 static void check_bytes(const kf_kernels *fast, const kf_kernels *plain) {
   static const uint32_t widths[] = {64, 128, 192, 768, 1024, 8448, 65536};
   for (size_t w = 0; w < sizeof widths / sizeof *widths; w++)
@@ -157,7 +157,7 @@ static void check_bytes(const kf_kernels *fast, const kf_kernels *plain) {
     }
 }
 
-/* High and low parts make up every number, and high parts are never -128. */
+/* High and low parts add up to every number, and high parts are never -128. */
 TEST(fine_parts) {
   for (int32_t x = -KF_FINE_MOST; x <= KF_FINE_MOST; x++) {
     int high = kf_fine_high(x), low = kf_fine_low(x);
@@ -173,8 +173,9 @@ static void check_gemm(const kf_kernels *fast, const kf_kernels *plain) {
                               {130, 7, 200}, {7, 64, 0},   {193, 65, 193}};
   for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++) {
     size_t m = shapes[s][0], n = shapes[s][1], depth = shapes[s][2];
-    double *a = kf_alloc(depth * (m + 3), sizeof *a), *b = kf_alloc(depth * (n + 1), sizeof *b);
-    double *c = kf_alloc(m * (n + 2), sizeof *c), *d = kf_alloc(m * (n + 2), sizeof *d);
+    AUTOFREE double *a = kf_alloc(depth * (m + 3), sizeof *a),
+                    *b = kf_alloc(depth * (n + 1), sizeof *b);
+    AUTOFREE double *c = kf_alloc(m * (n + 2), sizeof *c), *d = kf_alloc(m * (n + 2), sizeof *d);
     fill_f64(a, depth * (m + 3), s);
     fill_f64(b, depth * (n + 1), 50 + s);
     fill_f64(c, m * (n + 2), 90 + s);
@@ -182,10 +183,6 @@ static void check_gemm(const kf_kernels *fast, const kf_kernels *plain) {
     fast->gemm_tn(a, m + 3, b, n + 1, c, n + 2, m, n, depth);
     plain->gemm_tn(a, m + 3, b, n + 1, d, n + 2, m, n, depth);
     assert_bits(c, d, m * (n + 2) * sizeof *c);
-    kf_free(a);
-    kf_free(b);
-    kf_free(c);
-    kf_free(d);
   }
 }
 
@@ -195,8 +192,9 @@ static void check_gemm_f32(const kf_kernels *fast, const kf_kernels *plain) {
                               {7, 64, 0},  {13, 129, 203}, {193, 65, 193}, {200, 130, 40}};
   for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++) {
     size_t m = shapes[s][0], n = shapes[s][1], depth = shapes[s][2];
-    float *a = kf_alloc(depth * (m + 3), sizeof *a), *b = kf_alloc(depth * (n + 1), sizeof *b);
-    float *c = kf_alloc(m * (n + 2), sizeof *c), *d = kf_alloc(m * (n + 2), sizeof *d);
+    AUTOFREE float *a = kf_alloc(depth * (m + 3), sizeof *a),
+                   *b = kf_alloc(depth * (n + 1), sizeof *b);
+    AUTOFREE float *c = kf_alloc(m * (n + 2), sizeof *c), *d = kf_alloc(m * (n + 2), sizeof *d);
     fill_f32(a, depth * (m + 3), s);
     fill_f32(b, depth * (n + 1), 50 + s);
     fill_f32(c, m * (n + 2), 90 + s);
@@ -204,10 +202,6 @@ static void check_gemm_f32(const kf_kernels *fast, const kf_kernels *plain) {
     fast->gemm_tn_f32(a, m + 3, b, n + 1, c, n + 2, m, n, depth);
     plain->gemm_tn_f32(a, m + 3, b, n + 1, d, n + 2, m, n, depth);
     assert_bits(c, d, m * (n + 2) * sizeof *c);
-    kf_free(a);
-    kf_free(b);
-    kf_free(c);
-    kf_free(d);
   }
 }
 
@@ -257,7 +251,7 @@ static void check_vectors(const kf_kernels *fast, const kf_kernels *plain) {
   }
 }
 
-/* Numbers of very different sizes, among them zeros and what underflows when it is multiplied. */
+/* Numbers of all magnitudes, including zeros and numbers whose products underflow. */
 static double odd_number(uint64_t *seed) {
   static const double odd[] = {0, -0.0, 0x1p-600, -0x1p-600, 0x1p-1074, 0x1.8p-538, 0x1p300, 1};
   if (test_random(seed) % 4 == 0) return odd[test_random(seed) % 8];
@@ -270,7 +264,7 @@ static float odd_number_f32(uint64_t *seed) {
   return ldexpf((float)test_uniform(seed), (int)(test_random(seed) % 40) - 20);
 }
 
-/* Steps of sums are fused, in tiles, at their edges and in few rows: against fma itself. */
+/* Sums use fused steps, in tiles, at their edges and with few rows: compared with fma itself. */
 static void check_fused(const kf_kernels *fast, const kf_kernels *plain) {
   enum { M = 200, N = 70, DEPTH = 5 };
   static double a[DEPTH * M], b[DEPTH * N], c[M * N], want[M * N];
@@ -300,7 +294,7 @@ static void check_fused(const kf_kernels *fast, const kf_kernels *plain) {
     }
 }
 
-/* Lanes that become -0 stay so, wherever a row stands among others. */
+/* Lanes that are -0 stay -0, wherever the row is in a batch. */
 static void check_small_products(const kf_kernels *fast, const kf_kernels *plain) {
   enum { ROWS = 11, MOST_COLUMNS = 20 };
   double rows[ROWS * MOST_COLUMNS], x[MOST_COLUMNS], dots[2][ROWS];
@@ -316,8 +310,8 @@ static void check_small_products(const kf_kernels *fast, const kf_kernels *plain
   }
 }
 
-/* One rounding without an instruction for it: numbers of all sizes, cancellation, ties and what is nearly
- * one, sums that overflow and underflow. */
+/* fma without an instruction: numbers of all magnitudes, cancellation, ties and near ties, overflow
+ * and underflow. */
 TEST(fused_by_parts) {
   enum { N = 300000 };
   uint64_t seed = 11;
@@ -326,20 +320,20 @@ TEST(fused_by_parts) {
     double x[3];
     float y[3];
     for (int j = 0; j < 3; j++) {
-      uint64_t bits = test_random(&seed) >> (test_random(&seed) % 53); /* often few of them */
+      uint64_t bits = test_random(&seed) >> (test_random(&seed) % 53); /* often few bits */
       int power = (int)(test_random(&seed) % (uint64_t)wide) - wide / 2;
       x[j] = ldexp((double)(int64_t)(bits << 1) * (bits & 1 ? 1 : -1), power - 60);
       y[j] = (float)ldexp((double)(bits >> 40), power / 4 - 20) * (bits & 2 ? 1.0f : -1.0f);
     }
-    if (i % 3 == 0) { /* what is left of the product, nearly or but for a last bit */
+    if (i % 3 == 0) { /* minus the product, nearly or except for the last bit */
       x[2] = -x[0] * x[1] * (i % 2 ? 1 : 1 + 0x1p-52);
       y[2] = -y[0] * y[1] * (i % 2 ? 1 : 1 + 0x1p-23f);
-    } else if (i % 3 == 1) { /* a tie, nearly: half a unit of the sum beside it */
+    } else if (i % 3 == 1) { /* nearly a tie: half a unit in the last place of the sum */
       x[2] = ldexp(x[0] * x[1], 53 + (int)(i / 3 % 3));
       y[2] = ldexpf(y[0] * y[1], 24 + (int)(i / 3 % 3));
     }
     double want = fma(x[0], x[1], x[2]), got = kf_fma_by_parts(x[0], x[1], x[2]);
-    if (isnan(want)) continue; /* infinity less infinity */
+    if (isnan(want)) continue; /* infinity minus infinity */
     assert_bits(&got, &want, sizeof got);
     float want_f32 = fmaf(y[0], y[1], y[2]);
     float got_f32 = kf_fmaf_by_parts(y[0], y[1], y[2]);
@@ -366,7 +360,7 @@ TEST(fused_by_parts) {
   assert_true(isnan(kf_fmaf_by_parts(NAN, 0, 1)) && isnan(kf_fmaf_by_parts(0, INFINITY, 1)));
 }
 
-/* Poles 1, 2, … with a root beside each, sometimes very close. */
+/* Poles 1, 2, … with a root next to each, sometimes very close. */
 static void check_secular(const kf_kernels *fast, const kf_kernels *plain) {
   static double d[MOST], z[MOST], origin[MOST], x[MOST], out[2][MOST];
   for (size_t s = 0; s < N_SIZES; s++) {

@@ -1,5 +1,5 @@
-/* test_labels.c - the order of files, which label file belongs to which data file, tables and strings as
- * labels, and files that are given twice. */
+/* test_labels.c - the order of files, which label file belongs to which data file, tables and
+ * strings as labels, and files that are given twice. */
 #include "files.h"
 
 #include "file/file_internal.h"
@@ -213,8 +213,8 @@ TEST(label_folders_that_do_not_fit) {
                 "s_7.npy");
 }
 
-/* Label files one by one keep to the order of the paths, which must not be sorted then; next to a folder,
- * whose order is not the caller's, it is told. */
+/* Label files one by one keep to the order of the paths, which must not be sorted then; next to a
+ * folder, whose order is not the caller's, it is told. */
 TEST(labels_one_by_one) {
   write_twelve();
   const char *const paths[] = {at("s/s_10.npy"), at("s/s_9.npy")};
@@ -329,11 +329,10 @@ TEST(bad_tables) {
   kf_data *data;
   assert_failed(open_one(at("r3.npy"), &options, &data), KF_ERR_DATA, "t.csv",
                 "line 2 contains a NUL");
-  char *field = malloc(70002);
+  AUTOFREE char *field = malloc(70002);
   memset(field, 'x', 70001);
   field[70001] = '\0';
   assert_no_table("t.csv", field, NULL, "line 1 has a field of more than 65536 bytes");
-  free(field);
 }
 
 /* Many records, fetched from the middle: the index, and quoted line ends across it. */

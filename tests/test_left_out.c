@@ -110,8 +110,8 @@ static void class_mean(const refit *r, uint32_t k, double count, double *m) {
   free(t);
 }
 
-/* With text a class that loses rows is shrunk and scaled as with all of them, its mean still less the
- * mean without the group. */
+/* With text a class that loses rows is shrunk and scaled as with all of them, its mean still less
+ * the mean without the group. */
 static double refit_level(const refit *r, const kf_stats *all, uint32_t k, const double *x) {
   uint32_t d = r->dim;
   double *m = malloc(2 * d * sizeof *m), *whole = m + d;
@@ -142,7 +142,7 @@ static double refit_score(const refit *r, uint32_t k, const double *x) {
   return score;
 }
 
-/* --- scores ------------------------------------------------------------------------------------ */
+/* --- scores ----------------------------------------------------------------------------------- */
 
 typedef struct seen {
   uint32_t classes;
@@ -304,8 +304,8 @@ TEST(priors) {
   check_setting((setting){.priors = KF_PRIORS_TRAINING, .prior = 0.07});
 }
 
-/* With priors as weights the loss is that of p = w exp(t s) / sum: at the temperatures themselves to
- * 1e-9, in between as near as a cubic is. */
+/* With priors as weights the loss is that of p = w exp(t s) / sum: at the temperatures themselves
+ * to 1e-9, in between as near as a cubic is. */
 TEST(weighted_loss) {
   enum { ROWS = 50, K = 7 };
   kf_likelihood s = kf_likelihood_new(false);
@@ -422,8 +422,8 @@ TEST(useless_groups) {
   assert_int_equal(c->n_single, N - 6);
 }
 
-/* Classes of copies: the scatter of all rows stands in for S_w, and nothing can be learnt by leaving
- * rows out. */
+/* Classes of copies: the scatter of all rows stands in for S_w, and nothing can be learnt by
+ * leaving rows out. */
 TEST(copies) {
   AUTO(kf_ctx) *ctx = test_ctx(2, KF_ISA_AUTO);
   AUTO(world) w = make_world(12, 5, 4, 1, 9);
@@ -444,7 +444,7 @@ TEST(copies) {
   assert_ok(ctx, kf_fit(ctx, data, NULL, &m, NULL));
 }
 
-/* --- hits --------------------------------------------------------------------------------------- */
+/* --- hits ------------------------------------------------------------------------------------- */
 
 /* Hits alone are those of all scores, on every instruction set, and all scores are finite. */
 static void check_hits(const world *w, bool raw, const double *lambdas, size_t n_lambdas,
@@ -526,7 +526,8 @@ TEST(hits_far_off) {
   check_hits_everywhere(&w, true, lambdas, 4);
 }
 
-/* Rows opposite to others, fewer than columns, and small lambdas: leaving a row out changes much. */
+/* Rows opposite to others, fewer than columns, and small lambdas: leaving a row out changes
+ * much. */
 TEST(hits_opposite) {
   static const double lambdas[] = {1e-9, 1e-7, 1e-5, 1e-3, 0.1};
   for (uint64_t seed = 1; seed <= 12; seed++) {
@@ -542,7 +543,7 @@ TEST(hits_opposite) {
   }
 }
 
-/* --- fewer rows, fewer digits ------------------------------------------------------------------ */
+/* --- fewer rows, fewer digits ----------------------------------------------------------------- */
 
 typedef struct bench {
   kf_ctx *ctx;
@@ -667,7 +668,7 @@ TEST(rows_of_many_classes) {
   assert_true(c->n_all > 3 * c->n && c->n_all <= 1000);
 }
 
-/* --- the search --------------------------------------------------------------------------------- */
+/* --- the search ------------------------------------------------------------------------------- */
 
 static bench make_mixed(uint64_t n, uint64_t seed) {
   bench b = {.ctx = test_ctx(2, KF_ISA_AUTO), .w = make_world(n, 24, 12, (double)seed, seed)};
@@ -689,8 +690,8 @@ static double loss_of_eighth(bench *b, int eighth) {
 
 enum { HALVES = 7 }; /* from 1x to 0.001x */
 
-/* Going down from 1x, half a decade after the other: the eighth of a decade with the least loss, where
- * that is not 1x or more. found: how often it was near each. */
+/* Going down from 1x, half a decade after the other: the eighth of a decade with the least loss,
+ * where that is not 1x or more. found: how often it was near each. */
 static int search_by_halves(bench *b, const double *loss, int *found) {
   int best = 1;
   while (best + 1 < HALVES && loss[best + 1] < loss[best]) best++;
@@ -782,8 +783,8 @@ TEST(far_away) {
 
 /* --- the same on any machine ------------------------------------------------------------------ */
 
-/* A choice over threads and instruction sets: rows alone, in groups, in large ones; and rows alone, of
- * more classes than columns and equally many of each. */
+/* A choice over threads and instruction sets: rows alone, in groups, in large ones; and rows alone,
+ * of more classes than columns and equally many of each. */
 TEST(same_bits) {
   world of[2] = {make_world(300, 24, 12, 2, 8), make_world(960, 24, 30, 2, 8)};
   uint32_t groups[2][300];

@@ -25,7 +25,7 @@ static void check_eigen(uint32_t n, const double *a) {
     }
     assert_true(i == 0 || values[i] <= values[i - 1]);
   }
-  /* The same bits with threads and vectors. */
+  /* The same bits with any threads and instruction set. */
   AUTOFREE double *v2 = malloc((size_t)n * n * sizeof *v2), *values2 = malloc(n * sizeof *values2);
   for (int isa = KF_ISA_AVX2; isa <= KF_ISA_AMX; isa++) {
     if (!test_has_isa((kf_isa)isa)) continue;
@@ -83,7 +83,7 @@ TEST(eigen_special) {
   check_eigen(n, a); /* huge, rank seven, exact multiplicities */
 }
 
-/* --- hard matrices of any size; `at` is one element of a symmetric one ------------------------- */
+/* --- hard matrices of any size; `at` is one element of a symmetric one ------------------------ */
 
 static double pick(size_t i, uint64_t salt) { /* in [-1, 1) */
   uint64_t seed = (i + 1) * 0x9e3779b97f4a7c15u ^ salt;
@@ -161,10 +161,10 @@ TEST(eigen_hard) {
     }
 }
 
-/* Wide enough for products that are shared out in parts. */
+/* Wide enough for products to be divided among threads. */
 TEST(eigen_wide) {
   enum { n = 1030 };
-  double *a = malloc((size_t)n * n * sizeof *a), *copy = malloc((size_t)n * n * sizeof *a);
+  AUTOFREE double *a = malloc((size_t)n * n * sizeof *a), *copy = malloc((size_t)n * n * sizeof *a);
   double *v[2], values[2][n], largest = 0, turned[n];
   for (size_t i = 0; i < n; i++)
     for (size_t j = 0; j <= i; j++) a[i * n + j] = a[j * n + i] = pick(i * n + j, 3);
@@ -191,8 +191,6 @@ TEST(eigen_wide) {
     }
   }
   assert_true(largest < 4e-15 * n);
-  free(a);
-  free(copy);
   free(v[0]);
   free(v[1]);
 }
@@ -264,7 +262,7 @@ TEST(singular) {
   AUTO(kf_model) *m = NULL;
   kf_fit_options zero = {.method = KF_METHOD_PAPER, .lambda = {0, KF_LAMBDA_ABSOLUTE}};
   assert_error(ctx, KF_ERR_MATH, "rank 25 of 48", kf_fit_stats(ctx, s, &zero, &m));
-  /* The lambda that the message proposes works. */
+  /* The lambda suggested by the message works. */
   double proposed = 0;
   assert_int_equal(sscanf(strstr(kf_errmsg(ctx), "start, and "), "start, and %lf", &proposed), 1);
   kf_fit_options small = {.method = KF_METHOD_PAPER, .lambda = {proposed, KF_LAMBDA_ABSOLUTE}};
@@ -294,7 +292,7 @@ TEST(any_lambda) {
     if (values[v] > 1e20) assert_memory_equal(found, raw, sizeof raw);
     kf_classify_options euclidean = {.metric = KF_METRIC_EUCLIDEAN};
     kf_status status = kf_classify(ctx, back, w.rows, w.n, &euclidean, found, NULL);
-    if (values[v] < 1e-90 || values[v] > 1e90) /* lengths do not fit f32 there, and that is said */
+    if (values[v] < 1e-90 || values[v] > 1e90) /* f32 cannot hold these lengths */
       assert_int_equal(status, KF_ERR_MATH);
   }
   kf_model *m;
@@ -309,7 +307,7 @@ TEST(any_lambda) {
   test_remove(folder);
 }
 
-/* Rows that are equal within their classes have no scatter at all, not a little rounding noise. */
+/* Rows equal within their classes have zero scatter, not rounding noise. */
 TEST(equal_rows) {
   AUTO(kf_ctx) *ctx = test_ctx(2, KF_ISA_AUTO);
   for (uint64_t times = 1; times <= 8; times++) {
@@ -361,8 +359,8 @@ TEST(empty_and_single_classes) {
   kf_stats_free(s);
 }
 
-/* The paper's trouble: sums in float32 make S_w indefinite. Ours stay positive down to lambda = 0.
- */
+/* With float32 sums, as in the paper, S_w becomes indefinite; koofu's stays positive definite down
+ * to lambda = 0. */
 TEST(nine_decades) {
   enum { d = 64, classes = 10, n = 200000 };
   AUTO(kf_ctx) *ctx = test_ctx(2, KF_ISA_AUTO);
@@ -426,7 +424,7 @@ TEST(files) {
   assert_true(kf_model_lambda(back) == kf_model_lambda(m));
   kf_model_free(back);
   size_t size;
-  char *bytes = test_read(path, &size);
+  AUTOFREE char *bytes = test_read(path, &size);
   for (size_t at = 0; at < size; at++) { /* every single byte is guarded */
     bytes[at] ^= 1;
     FILE *file = fopen(again, "wb");
@@ -440,13 +438,12 @@ TEST(files) {
                kf_model_load(ctx, again, &back));
   assert_error(ctx, KF_ERR_DATA, "is a koofu model, not a koofu statistics file",
                kf_stats_load(ctx, path, (kf_stats **)&back));
-  free(bytes);
   test_remove(folder);
   kf_model_free(m);
 }
 
-/* Temperature and threshold: in the file only if they are set, checked when it is read, kept where
- * scores stay what they were. */
+/* Temperature and threshold: in the file only if set, checked on reading, kept where scores do not
+ * change. */
 TEST(confidence) {
   AUTO(kf_ctx) *ctx = test_ctx(1, KF_ISA_AUTO);
   AUTO(world) w = make_world(200, 12, 4, 1, 4);
@@ -477,7 +474,7 @@ TEST(confidence) {
   assert_true(info->temperature == m->temperature && info->reject == -0.25);
   assert_true(info->reject_share == 0.95);
   kf_info_free(info);
-  kf_data *rows;
+  AUTO(kf_data) *rows = NULL;
   assert_ok(ctx, kf_data_open_memory(ctx, w.rows, 3, 12, NULL, NULL, 0, &rows));
   assert_ok(ctx, kf_model_new_with_class(ctx, back, "one more", rows, &larger));
   assert_true(larger->temperature == m->temperature && larger->reject == -0.25 &&
@@ -488,12 +485,11 @@ TEST(confidence) {
   assert_ok(ctx, kf_model_save(ctx, m, path));
   assert_error(ctx, KF_ERR_DATA, "metadata 'reject_share' is '1.5'",
                kf_model_load(ctx, path, &back));
-  kf_data_free(rows);
   test_remove(folder);
   kf_model_free(m);
 }
 
-/* Rows too long or too short for their squares are scaled to unit length all the same. */
+/* Rows whose squares overflow or underflow are still scaled to unit length. */
 TEST(unit_rows) {
   const double sizes[] = {1e-320, 1e-200, 1e-141, 1, 1e139, 1e141, 1e200, 1e307};
   for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
@@ -509,7 +505,7 @@ TEST(unit_rows) {
   assert_true(kf_unit_row(&kf_kernels_plain, zero, 3, y) == 0 && y[0] == 0);
 }
 
-/* Statistics that no rows could have given are refused, not fitted. */
+/* Statistics that no rows can produce are refused. */
 TEST(impossible_statistics) {
   AUTO(kf_ctx) *ctx = test_ctx(1, KF_ISA_AUTO);
   AUTO(world) w = make_world(300, 8, 3, 1, 4);
@@ -540,7 +536,7 @@ TEST(lambda_texts) {
     assert_error(ctx, KF_ERR_ARG, "lambda", kf_lambda_parse(ctx, bad[i], &l));
 }
 
-/* Looks on while the first eigenproblem is solved, and stops it at one of its signs of life. */
+/* Counts progress calls of the first eigenproblem and stops it at one of them. */
 typedef struct onlooker {
   int seen, stop_at;
 } onlooker;

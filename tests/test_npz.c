@@ -1,5 +1,5 @@
-/* test_npz.c - archives of arrays: which array is meant, and archives that are not sound. Those of NumPy,
- * stored and deflated, are in tests/cli/test_labels.py. */
+/* test_npz.c - archives of arrays: which array is meant, and archives that are not sound. Those of
+ * NumPy, stored and deflated, are in tests/cli/test_labels.py. */
 #include "files.h"
 
 #include "file/file_internal.h"
@@ -232,8 +232,8 @@ TEST(bad_members) {
   assert_refused(write_npz("bad.npz", twice, 2, 0), NULL, KF_ERR_DATA, "holds 'x.npy' twice");
 }
 
-/* Every prefix is refused, and so is every archive with one byte more in front or behind. No changed byte leads
- * outside of it; it is refused, or does not matter. */
+/* Every prefix is refused, and so is every archive with one byte more in front or behind. No
+ * changed byte leads outside of it; it is refused, or does not matter. */
 TEST(damaged) {
   for (int wide = 0; wide < 2; wide++) {
     const member set[] = {X, Y};
@@ -307,11 +307,10 @@ REPLACED int unlink(const char *path) {
 
 TEST(briefly_named) {
   size_t n;
-  char *bytes = test_read(KOOFU_SOURCE_DIR "/fuzz/corpus/npz/deflated", &n);
+  AUTOFREE char *bytes = test_read(KOOFU_SOURCE_DIR "/fuzz/corpus/npz/deflated", &n);
   const char *path = write_bytes("deflated.npz", bytes, n);
   kf_data *data;
   sigset_t before, after;
-  free(bytes);
   if (open_one(path, NULL, &data) != KF_OK) test_skip("zlib");
   kf_data_free(data);
   pthread_sigmask(SIG_SETMASK, NULL, &before);

@@ -1,6 +1,6 @@
-/* test_out.c - the one writer of files: what a status means for the file, whatever call of the system
- * fails; several files together; locks; links and modes. The calls of the system are replaced here by
- * ones that can be told to fail. */
+/* test_out.c - the writer of files: what each status means for the file, whichever system call
+ * fails; several files together; locks; links and modes. System calls are replaced here by ones
+ * that fail on demand. */
 #include "base/base.h"
 #include "test.h"
 
@@ -11,7 +11,7 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
-/* --- calls that fail on demand ----------------------------------------------------------------- */
+/* --- calls that fail on demand ---------------------------------------------------------------- */
 
 enum { FSYNC, RENAME, LINK, LINKAT, FLOCK, N_CALLS };
 static struct {
@@ -50,7 +50,7 @@ REPLACED int flock(int fd, int operation) {
   return fails(FLOCK) ? -1 : (int)syscall(SYS_flock, fd, operation);
 }
 
-/* --- what is shared ---------------------------------------------------------------------------- */
+/* --- what is shared --------------------------------------------------------------------------- */
 
 static const char *folder;
 static kf_ctx *ctx;
@@ -105,10 +105,10 @@ static kf_status save(const char *path, const char *text) {
   return kf_output_commit(ctx, output);
 }
 
-/* --- what a status means ----------------------------------------------------------------------- */
+/* --- what a status means ---------------------------------------------------------------------- */
 
-/* The folder is synced after the rename: whatever happens then, the new file is in its place, so the
- * call must not say that it is not. */
+/* The folder is synced after the rename: whatever happens then, the new file is in its place, so
+ * the call must not say that it is not. */
 TEST(folder_that_cannot_be_synced) {
   write_text(at("x"), "old");
   let_fail(FSYNC, 1, EIO, 100);
@@ -119,7 +119,8 @@ TEST(folder_that_cannot_be_synced) {
   assert_int_equal(test_entries(folder), 1);
 }
 
-/* Failing once or for good, each call leaves the old file, or succeeds and leaves the new one. */
+/* Whether it fails once or for good, each call leaves the old file, or succeeds and leaves the new
+ * one. */
 TEST(every_call_fails) {
   static const int codes[] = {EIO, ENOSPC, EDQUOT, EROFS, EPERM, ENOMEM};
   for (int call = 0; call <= LINKAT; call++)
@@ -136,7 +137,7 @@ TEST(every_call_fails) {
         }
 }
 
-/* A signal is no reason to fail. */
+/* An interrupting signal is not an error. */
 TEST(interrupted_calls) {
   for (int call = 0; call <= LINKAT; call++)
     for (int from = 0; from < 2; from++) {
@@ -151,7 +152,7 @@ TEST(interrupted_calls) {
   kf_guard_release(&guard);
 }
 
-/* A failed write is not forgotten. */
+/* A failed write stays an error. */
 TEST(errors_stay) {
   kf_output *output;
   assert_ok(ctx, kf_output_open(ctx, at("x"), &output));
@@ -160,10 +161,9 @@ TEST(errors_stay) {
   assert_ok(ctx, kf_output_write(ctx, output, "f", 1));
   assert_ok(ctx, kf_output_commit(ctx, output));
   size_t n;
-  char *bytes = test_read(at("x"), &n);
+  AUTOFREE char *bytes = test_read(at("x"), &n);
   assert_int_equal(n, 6);
   assert_memory_equal(bytes, "a\0\0\0ef", 6);
-  free(bytes);
 
   assert_ok(ctx, kf_output_open(ctx, at("x"), &output));
   assert_error(ctx, KF_ERR_ARG, "long", kf_output_write_at(ctx, output, INT64_MAX, "e", 1));
@@ -175,7 +175,7 @@ TEST(errors_stay) {
   kf_output_free(NULL);
 }
 
-/* --- several files ----------------------------------------------------------------------------- */
+/* --- several files ---------------------------------------------------------------------------- */
 
 static kf_status save_three(void) {
   static const char *const names[] = {"a", "b", "c"};
@@ -190,7 +190,7 @@ static kf_status save_three(void) {
   return kf_outputs_commit(ctx);
 }
 
-/* Two old files and one that was not there before: all new, or all as they were. */
+/* Two old files and a new one: all are replaced, or none is. */
 TEST(all_or_none) {
   static const int codes[] = {EIO, ENOSPC, EINTR, EACCES};
   int failed = 0;
@@ -226,7 +226,7 @@ TEST(nothing_before_the_end) {
   assert_text(at("a"), "old");
   assert_error(ctx, KF_ERR_ARG, "nothing has begun", kf_outputs_commit(ctx));
 
-  AUTO(kf_data) *data = NULL; /* what the library writes waits as well */
+  AUTO(kf_data) *data = NULL; /* files that the library writes also wait */
   assert_ok(ctx, kf_synth_open(ctx, &(kf_synth_options){.classes = 3, .dim = 8}, &data));
   assert_ok(ctx, kf_outputs_begin(ctx));
   assert_ok(ctx, kf_data_save(ctx, data, KF_F32, at("x.safetensors")));
@@ -239,7 +239,7 @@ TEST(nothing_before_the_end) {
   assert_ok(ctx, save(at("a"), "never"));
 }
 
-/* --- locks ------------------------------------------------------------------------------------- */
+/* --- locks ------------------------------------------------------------------------------------ */
 
 static kf_status replace(const char *path, const char *text, kf_guard *guard) {
   kf_err err;
@@ -253,7 +253,7 @@ static kf_status replace(const char *path, const char *text, kf_guard *guard) {
   return status;
 }
 
-/* Whoever replaces a file without asking is noticed, and so is a change of the file itself. */
+/* A file replaced or changed without the lock is noticed. */
 TEST(replaced_meanwhile) {
   kf_guard guard;
   write_text(at("x"), "old");
@@ -279,7 +279,7 @@ TEST(no_locks_here) {
   assert_error(ctx, KF_ERR_IO, "cannot be locked", kf_guard_take(&guard, ctx, at("x")));
   assert_int_equal(kf_errhint(ctx), KF_HINT_OTHER_NAME);
   assert_int_equal(guard.fd, -1);
-  let_fail(FLOCK, 0, EBADF, 1); /* as NFS, which wants a file that is open for writing */
+  let_fail(FLOCK, 0, EBADF, 1); /* like NFS, which needs a file open for writing */
   assert_ok(ctx, kf_guard_take(&guard, ctx, at("x")));
   kf_guard_release(&guard);
 }
@@ -291,7 +291,7 @@ static int stop_waiting(void *user, const char *what, uint64_t done, uint64_t to
   return ++*(int *)user == 5;
 }
 
-/* A lock that somebody else holds is waited for, and waiting can be stopped. */
+/* Waits for a lock held by another process; waiting can be cancelled. */
 TEST(waiting) {
   write_text(at("x"), "old");
   int rounds = 0;
@@ -309,7 +309,7 @@ TEST(waiting) {
   kf_guard_release(&second);
 }
 
-/* --- rows that are added ------------------------------------------------------------------------- */
+/* --- rows that are added ---------------------------------------------------------------------- */
 
 static kf_status add_row(kf_ctx *own, const char *gallery, float number,
                          const kf_gallery_options *more) {
@@ -330,45 +330,43 @@ static uint64_t rows_of(const char *path) {
   return n;
 }
 
-/* After an unclear end the same call again adds nothing; other rows, and those wanted twice, are
- * added. */
+/* After an unclear failure, repeating the call adds nothing; other rows, and repeated rows on
+ * request, are added. */
 TEST(the_same_batch) {
   const char *path = at("g.safetensors");
   int repeated = -1;
   kf_gallery_options options = {.repeated = &repeated}, again = {.again = 1, .repeated = &repeated};
   assert_ok(ctx, add_row(ctx, path, 0, &options));
   assert_int_equal(repeated, 0);
-  for (int i = 1; i <= 70; i++) { /* more than the file keeps in mind */
+  for (int i = 1; i <= 70; i++) { /* more than the file remembers */
     assert_ok(ctx, add_row(ctx, path, (float)i, &options));
     assert_int_equal(repeated, 0);
   }
   assert_int_equal(rows_of(path), 71);
   size_t before, after;
-  char *old = test_read(path, &before);
+  AUTOFREE char *old = test_read(path, &before);
   for (int i = 70; i > 70 - KF_MAX_BATCHES; i--) {
     logged[0] = '\0';
     assert_ok(ctx, add_row(ctx, path, (float)i, &options));
     assert_int_equal(repeated, 1);
     assert_non_null(strstr(logged, "already"));
   }
-  char *same = test_read(path, &after);
+  AUTOFREE char *same = test_read(path, &after);
   assert_int_equal(before, after);
   assert_memory_equal(old, same, before);
-  free(old);
-  free(same);
   assert_ok(ctx, add_row(ctx, path, 70, &again));
   assert_int_equal(repeated, 0);
   assert_int_equal(rows_of(path), 72);
   assert_int_equal(test_entries(folder), 2); /* with the folder of changes */
 
-  /* A failed sync of the folder is no reason to add it again, and if someone does, nothing happens. */
+  /* A failed folder sync does not call for a retry, and a retry changes nothing. */
   let_fail(FSYNC, 1, EIO, 1);
   assert_ok(ctx, add_row(ctx, path, 99, NULL));
   assert_ok(ctx, add_row(ctx, path, 99, NULL));
   assert_int_equal(rows_of(path), 73);
 }
 
-/* Processes that add rows at the same time: no row is lost, none is there twice. */
+/* Processes add rows at the same time: none is lost or added twice. */
 TEST(many_at_once) {
   enum { PROCESSES = 6, ROWS = 8 };
   const char *path = at("g.safetensors");
@@ -392,7 +390,7 @@ TEST(many_at_once) {
     failed += code != 0;
   }
   assert_int_equal(failed, 0);
-  kf_gallery *g;
+  AUTO(kf_gallery) *g = NULL;
   assert_ok(ctx, kf_gallery_load(ctx, path, NULL, &g));
   assert_int_equal(kf_gallery_rows(g), 1 + PROCESSES * ROWS);
   for (int i = 0; i <= PROCESSES * ROWS; i++) {
@@ -402,11 +400,10 @@ TEST(many_at_once) {
     assert_ok(ctx, kf_gallery_search(ctx, g, row, 1, 2, NULL, found, distance, NULL));
     assert_true(distance[0] == 0 && distance[1] == 1);
   }
-  kf_gallery_free(g);
   assert_int_equal(test_entries(folder), 2);
 }
 
-/* --- links and modes --------------------------------------------------------------------------- */
+/* --- links and modes -------------------------------------------------------------------------- */
 
 TEST(dangling_links) {
   struct stat info;
@@ -441,7 +438,7 @@ TEST(modes) {
   assert_int_equal(mode_after(0600, geteuid()), 0600);
   assert_int_equal(mode_after(07755, geteuid()), 0755);
   assert_int_equal(mode_after(04700, geteuid()), 0700);
-  if (geteuid() == 0) { /* of another owner: forbids, but permits nothing */
+  if (geteuid() == 0) { /* owned by another user: restricts, but grants nothing */
     assert_int_equal(mode_after(0666, 12345), 0644);
     assert_int_equal(mode_after(06777, 12345), 0644);
     assert_int_equal(mode_after(0600, 12345), 0600);

@@ -1,4 +1,5 @@
-/* test_parquet.c - what sessions do not see of .parquet: bits, codecs, hostile metadata, threads that share pages. */
+/* test_parquet.c - what sessions do not see of .parquet: bits, codecs, hostile metadata, threads
+ * that share pages. */
 #include "file/parquet.h"
 #include "file/parquet_bits.h"
 #include "files.h"

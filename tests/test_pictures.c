@@ -1,10 +1,11 @@
-/* test_pictures.c - lists of pictures: folders of classes, patterns, list files; what is refused. */
+/* test_pictures.c - lists of pictures: folders of classes, patterns, list files; what is
+ * refused. */
 #include "test.h"
 
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* --- a place with files -------------------------------------------------------------------------- */
+/* --- a place with files ----------------------------------------------------------------------- */
 
 static char place[64];
 static kf_ctx *ctx;
@@ -93,7 +94,7 @@ static void refuse(kf_status wanted, const char *path, const char *words) {
   if (strstr(kf_errmsg(ctx), words) == NULL) fail_msg("%s", kf_errmsg(ctx));
 }
 
-/* --- folders ------------------------------------------------------------------------------------- */
+/* --- folders ---------------------------------------------------------------------------------- */
 
 TEST(folders_are_classes) {
   TOUCH("p/dog/2.png", "p/dog/10.JPG", "p/dog/deep/er/1.WebP", "p/cat/a.jpeg", "p/cat/notes.txt",
@@ -252,7 +253,7 @@ TEST(many_pictures) {
     assert_true(strcmp(kf_pictures_path(list, i - 1), kf_pictures_path(list, i)) < 0);
 }
 
-/* --- lists --------------------------------------------------------------------------------------- */
+/* --- lists ------------------------------------------------------------------------------------ */
 
 TEST(lists) {
   touch("in/list.txt", "\xEF\xBB\xBF"

@@ -113,8 +113,8 @@ TEST(some_dimensions) {
 }
 
 /* So many directions that several settings share a look at the prototypes: the ranks are those of
- * each setting alone. Some rows are prototypes of other classes or nothing like their own, which puts
- * the right class at every rank. */
+ * each setting alone. Some rows are prototypes of other classes or nothing like their own, which
+ * puts the right class at every rank. */
 TEST(many_at_once) {
   enum { D = 160, CLASSES = 90 };
   uint32_t dims[D];

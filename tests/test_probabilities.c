@@ -18,10 +18,9 @@ typedef struct problem {
 
 static problem make_problem(unsigned threads, kf_isa isa, int raw) {
   problem p = {.ctx = test_ctx(threads, isa), .w = make_world(N, D, K, 1, 5)};
-  kf_stats *s = stats_of(p.ctx, &p.w, raw);
+  AUTO(kf_stats) *s = stats_of(p.ctx, &p.w, raw);
   p.model = fit(p.ctx, s, 0.3, 0);
   p.model->temperature = raw ? 0.01 : T;
-  kf_stats_free(s);
   assert_ok(p.ctx, kf_data_open_memory(p.ctx, p.w.rows, N, D, p.w.labels, NULL, K, &p.data));
   return p;
 }
@@ -46,8 +45,8 @@ static void by_hand(const problem *p, int raw, const double *scores, double *out
   for (int k = 0; k < K; k++) out[k] /= sum;
 }
 
-/* Prototypes that are the rows of the model are not copied; of some classes, or at other lengths, they are
- * made, in the order of the classes. */
+/* Prototypes that are the rows of the model are not copied; of some classes, or at other lengths,
+ * they are made, in the order of the classes. */
 TEST(prototypes_are_not_copied) {
   for (int raw = 0; raw < 2; raw++) {
     AUTO(problem) p = make_problem(2, KF_ISA_AUTO, raw);
@@ -73,8 +72,8 @@ TEST(prototypes_are_not_copied) {
   }
 }
 
-/* A classifier answers call after call as one call does, whatever the rows of a call; no rows are no
- * error, and what is missing is. */
+/* A classifier answers call after call as one call does, whatever the rows of a call; no rows are
+ * no error, and what is missing is. */
 TEST(in_many_calls) {
   static double scores[N * K], got[N * K], want[N * K], odds[N * K], want_odds[N * K];
   static int32_t classes[N * K], want_classes[N * K];
@@ -302,8 +301,8 @@ TEST(several_right) {
   FILE *file = fopen(path, "w");
   for (int i = 0; i < N; i++) fprintf(file, "%d,%d\n", i % K, (i + 2) % K);
   fclose(file);
-  kf_truth *truth;
-  kf_calibration *c;
+  AUTO(kf_truth) *truth = NULL;
+  AUTO(kf_calibration) *c = NULL;
   assert_ok(p.ctx, kf_truth_load(p.ctx, path, NULL, &truth));
   assert_ok(p.ctx,
             kf_calibration_new(p.ctx, p.model, p.data, &(kf_analysis_options){.truth = truth}, &c));
@@ -321,8 +320,6 @@ TEST(several_right) {
     nll -= log(right) / N;
   }
   assert_true(fabs(c->nll - nll) < 1e-11 && fabs(c->brier - brier) < 1e-11);
-  kf_calibration_free(c);
-  kf_truth_free(truth);
   test_remove(folder);
 }
 
@@ -448,8 +445,8 @@ TEST(many_classes) {
   }
 }
 
-/* Fewer dimensions: some rows of one fold find about the temperature that many rows of all find. Each
- * class has as many rows as there are folds, so a row in each. */
+/* Fewer dimensions: some rows of one fold find about the temperature that many rows of all find.
+ * Each class has as many rows as there are folds, so a row in each. */
 TEST(many_classes_fewer_dimensions) {
   AUTO(world) w = many_world();
   double found[3];

@@ -1,4 +1,4 @@
-/* test_recipe.c - one call is what its parts are, done by hand: fit, report, prompts, reader,
+/* test_recipe.c - one call equals its steps done by hand: fit, report, prompts, reader,
  * quickstart. */
 #include "files.h"
 
@@ -48,8 +48,8 @@ static int tear_down(void **state) {
 
 static kf_method method; /* of the tests that follow */
 
-/* The model of a fit has the bytes of one made by hand, which is freed; its temperature is that of
- * the rows left out, and only with the default method. */
+/* The model of kf_fit has the bytes of the one made by hand, which is freed; it has the temperature
+ * of the rows left out, with the default method only. */
 static void assert_fits(const kf_fit_options *options, kf_model *by_hand) {
   AUTO(kf_model) *model = NULL;
   assert_ok(ctx, kf_fit(ctx, train, options, &model, NULL));
@@ -82,12 +82,11 @@ static void check_lambda_and_dimensions(void) {
   assert_fits(&(kf_fit_options){.method = method, .stats = stats},
               fit_by_hand(lambda, 0, KF_CENTRE_DEFAULT));
   kf_dim_options by = {.method = method, .lambda = {lambda, KF_LAMBDA_ABSOLUTE}, .margin = 0.2};
-  kf_dim_choice *dims;
+  AUTO(kf_dim_choice) *dims = NULL;
   assert_ok(ctx, kf_dim_choice_new(ctx, stats, train, &by, &dims));
   assert_true(dims->dim < DIM);
   assert_fits(&(kf_fit_options){.method = method, .choose_dim = 1, .margin = 0.2},
               fit_by_hand(lambda, dims->dim, KF_CENTRE_DEFAULT));
-  kf_dim_choice_free(dims);
   double careful =
       choose_by_hand(&(kf_lambda_options){.method = method, .one_se = 1, .centre = KF_CENTRE_MEAN});
   assert_true(careful > lambda);
@@ -277,11 +276,10 @@ TEST(reports_that_cannot_be) {
   assert_error(ctx, KF_ERR_IO, "absent",
                kf_report_write(ctx, train, NULL, at("absent/page.html"), NULL));
   const char *file = at("data.safetensors");
-  kf_data *data;
+  AUTO(kf_data) *data = NULL;
   assert_ok(ctx, kf_data_save(ctx, train, KF_F32, file));
   assert_ok(ctx, kf_data_open(ctx, &file, 1, NULL, &data));
   assert_error(ctx, KF_ERR_ARG, file, kf_report_write(ctx, data, NULL, file, NULL));
-  kf_data_free(data);
   assert_int_not_equal(access(path, F_OK), 0);
 }
 
@@ -517,9 +515,9 @@ TEST(from_pictures_to_a_model) {
   assert_true(r.n == 6 && r.top1 <= 6 && r.raw_top1 <= 6 && r.fused_top1 >= r.text_top1);
   assert_int_equal(r.dim, r.dim_in);
   const char *rows = test_path(out, "embeddings.safetensors");
-  kf_data *data;
-  kf_data *words_of_it;
-  kf_text *names;
+  AUTO(kf_data) *data = NULL;
+  AUTO(kf_data) *words_of_it = NULL;
+  AUTO(kf_text) *names = NULL;
   kf_model *model;
   assert_ok(ctx, kf_data_open(ctx, &rows, 1, NULL, &data));
   const char *spoken = test_path(out, "text.safetensors");
@@ -539,9 +537,6 @@ TEST(from_pictures_to_a_model) {
   free(page);
   free(same);
   kf_model_free(model);
-  kf_text_free(names);
-  kf_data_free(words_of_it);
-  kf_data_free(data);
   o.text = KF_OFF;
   assert_ok(ctx, kf_quickstart(ctx, encoder, pictures, &o, at("pictures"), &r));
   assert_true(r.prompts == 0 && r.dim_n == 6 && r.folds > 0 && r.dim_top1 <= r.dim_n);
@@ -558,7 +553,7 @@ TEST(from_pictures_to_a_model) {
   assert_true(!r.embed.unchanged && r.embed.reused == 0 && !r.text_reused);
 }
 
-/* What can be known without an encoder. */
+/* What fails without an encoder. */
 TEST(checked_first) {
   static const char *const list[][2] = {{"1", "exif1.png"}, {"1", "exif2.png"}, {"2", "cmyk.jpg"}};
   const char *source = link_pictures("first", list, 3), *one = link_pictures("alone", list, 2);

@@ -193,7 +193,8 @@ TEST(names_and_pictures) {
       "class=\"tip end\" x=\"466\" y=\"14\">α = 0.01<",
       "<td>text and prototypes</td>",
       "by text and prototypes together, <b>0</b> are always right"};
-  /* What the curves of the three figures are of: colours 0, 1 and 2 are prototypes, both and text. */
+  /* What the curves of the three figures are of: colours 0, 1 and 2 are prototypes, both and
+   * text. */
   static const char *const drawn[] = {
       "line s1\" d=\"M40 87.5L182 85.5L249.8 83.5L324 81.6L466 79.6\"",
       "f1\" x=\"257.8\" y=\"87.5\">65.33<",
@@ -369,14 +370,13 @@ TEST(escaped) {
   p.content.train = "<i>.npy";
   size_t size;
   assert_ok(ctx, kf_page_save(ctx, &p.content, at("page.html")));
-  char *text = test_read(at("page.html"), &size);
+  AUTOFREE char *text = test_read(at("page.html"), &size);
   text[size] = '\0';
   assert_well_formed(text, size);
   for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++)
     if (strstr(text, wanted[i]) == NULL) fail_msg("'%s' is not in the page", wanted[i]);
   assert_null(strstr(text, "<script"));
   assert_null(strstr(text, "<img"));
-  free(text);
   page_free(&p);
 }
 
@@ -406,9 +406,8 @@ TEST(many_classes) {
     page p;
     size_t size;
     page_make(&p, ctx, cases[i].classes, 16, 8, NULL);
-    char *text = save(&p.content, &size);
+    AUTOFREE char *text = save(&p.content, &size);
     if (i == 1) assert_grid(text);
-    free(text);
     if (size > cases[i].most) fail_msg("%u classes take %zu bytes", cases[i].classes, size);
     page_free(&p);
   }

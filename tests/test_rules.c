@@ -1,5 +1,6 @@
 /* test_rules.c - files with a right checksum and nonsense inside: for every rule of the table
- * (src/file/rules.c) a file that breaks it alone is refused by name, and docs/formats.md lists it. */
+ * (src/file/rules.c) a file that breaks it alone is refused by name, and docs/formats.md lists
+ * it. */
 #include "world.h"
 
 #include "files.h"
@@ -7,7 +8,7 @@
 
 enum { D = 4, L = 3, K = 6, N = 40, MOST_EDITS = 4 };
 
-/* --- good files -------------------------------------------------------------------------------- */
+/* --- good files ------------------------------------------------------------------------------- */
 
 /* Classes a to d have rows, e none, f neither rows nor text; a, b and e have text. */
 static const char *const names[K] = {"a", "b", "c", "d", "e", "f"};
@@ -73,17 +74,29 @@ static int make_files(void **state) {
   return 0;
 }
 
+/* A gallery is refused in memory and on disk. */
+static kf_status load_gallery(const char *path) {
+  kf_status status[2];
+  for (int from_disk = 0; from_disk < 2; from_disk++) {
+    AUTO(kf_gallery) *gallery = NULL;
+    kf_gallery_load_options options = {.rerank_from_disk = from_disk};
+    status[from_disk] = kf_gallery_load(ctx, path, &options, &gallery);
+    assert_true((gallery != NULL) == (status[from_disk] == KF_OK));
+  }
+  assert_int_equal(status[0], status[1]);
+  return status[1];
+}
+
 static kf_status load(const char *base, const char *path) {
   AUTO(kf_model) *model = NULL;
   AUTO(kf_stats) *stats = NULL;
-  AUTO(kf_gallery) *gallery = NULL;
   AUTO(kf_data) *data = NULL;
   kf_status status;
   char id[8];
   if (strcmp(base, STATS) == 0)
     status = kf_stats_load(ctx, path, &stats);
   else if (strcmp(base, MAPPED) == 0 || strcmp(base, PLAIN) == 0)
-    status = kf_gallery_load(ctx, path, NULL, &gallery);
+    status = load_gallery(path);
   else if (strcmp(base, DATASET) == 0)
     status = open_one(path, NULL, &data);
   else
@@ -93,7 +106,7 @@ static kf_status load(const char *base, const char *path) {
   return status;
 }
 
-/* --- bad ones ---------------------------------------------------------------------------------- */
+/* --- bad ones --------------------------------------------------------------------------------- */
 
 typedef struct edit {
   enum { NOTHING, ELEMENT, VALUE, WITHOUT, HIDDEN } how;
@@ -342,7 +355,7 @@ static const char *break_file(const char *base, const edit edits[MOST_EDITS]) {
   return path;
 }
 
-/* --- tests ------------------------------------------------------------------------------------- */
+/* --- tests ------------------------------------------------------------------------------------ */
 
 TEST(good_files) {
   static const char *const bases[] = {SHRUNK, FUSED, RAW, STATS, MAPPED, PLAIN, DATASET};

@@ -1,5 +1,5 @@
-/* test_search.c - the nearest rows are those of brute force, to the bit, for data of every kind and
- * every way of asking. */
+/* test_search.c - the nearest rows are those of brute force, to the bit, for every kind of data and
+ * every way to search. */
 #include "problems.h"
 
 #include "search/shortlist.h"
@@ -12,7 +12,7 @@ static int suits(const kind *of, kf_metric metric) {
 
 /* --- all kinds of data ----------------------------------------------------------------------- */
 
-/* The k to be tried on n rows: a third of the list, another one at each turn. */
+/* The k to try on n rows: a third of the list, a different third at each turn. */
 static size_t choose_ks(uint64_t n, unsigned turn, uint32_t ks[9]) {
   uint32_t list[] = {1, 2, 5, 15, 100, 511, 1023, 1024, n < 1024 ? (uint32_t)n : 1024};
   size_t fit = 0, chosen = 0;
@@ -39,19 +39,19 @@ static void all_instruction_sets(const answer *a, unsigned turn) {
 static const struct {
   uint32_t dim;
   uint64_t n;
-} shapes[] = {{64, 3001}, {1, 3001}, {2, 1537},  {3, 1000},  {5, 513},    {8, 511},    {31, 65},
+} shapes[] = {{64, 1537}, {1, 3001}, {2, 1537},  {3, 1000},  {5, 513},    {8, 511},    {31, 65},
               {33, 63},   {63, 17},  {65, 1537}, {100, 513}, {130, 1000}, {257, 511},  {513, 65},
               {5, 1},     {64, 2},   {8, 15},    {33, 16},   {33, 3001},  {513, 1000}, {2, 63}};
 #define N_SHAPES (sizeof shapes / sizeof shapes[0])
 
-/* Every kind has the first shape and a quarter of the others. */
+/* Every kind gets the first shape and a quarter of the others. */
 static void check_kinds_of_data(kf_metric metric) {
   unsigned turn = 0;
   for (size_t i = 0; i < N_KINDS; i++) {
     if (!suits(&kinds[i], metric)) continue;
     for (size_t s = 0; s < N_SHAPES; s++) {
       if (s > 0 && (s + i) % 4 != 0) continue;
-      AUTO(problem) p = make_problem(&kinds[i], shapes[s].n, shapes[s].dim, 7, 1 + i);
+      AUTO(problem) p = make_problem(&kinds[i], shapes[s].n, shapes[s].dim, 4, 1 + i);
       AUTO(answer) a = solve(&p, metric);
       all_instruction_sets(&a, turn++);
     }
@@ -61,7 +61,7 @@ TEST(kinds_of_data_cosine) { check_kinds_of_data(KF_METRIC_COSINE); }
 TEST(kinds_of_data_inner) { check_kinds_of_data(KF_METRIC_INNER); }
 TEST(kinds_of_data_euclidean) { check_kinds_of_data(KF_METRIC_EUCLIDEAN); }
 
-/* Sums of integers in their largest numbers, and columns of all numbers up to a few vectors. */
+/* The largest integer sums, and every number of columns up to a few vectors. */
 TEST(widest_and_narrow_rows) {
   for (size_t m = 0; m < 3; m++) {
     problem p = make_problem(kind_named("signs"), 16, KF_MAX_DIM, 4, 3);
@@ -80,8 +80,8 @@ TEST(widest_and_narrow_rows) {
   }
 }
 
-/* The kinds that know where eight bits and f32 are weakest. With a power of two of rows, and not
- * many, the mean that the index takes is exact: zero. */
+/* The kinds aimed at the weak points of 8 bits and f32. With a small power of two of rows, the mean
+ * that the index subtracts is exactly zero. */
 TEST(weakest_places) {
   const struct {
     const char *name;
@@ -98,8 +98,7 @@ TEST(weakest_places) {
     }
 }
 
-/* Enough that the rows themselves are divided among threads, with ties on both sides of each split.
- */
+/* Enough rows to be divided among threads, with ties on both sides of each split. */
 TEST(many_rows) {
   const char *const names[] = {"gaussian", "blocks of 700", "all equal", "ternary"};
   static const uint32_t ks[] = {1, 15, 1024};
@@ -132,10 +131,10 @@ TEST(squares_of_distances_decide) {
 
 /* --- every way of asking --------------------------------------------------------------------- */
 
-/* --- leading directions ------------------------------------------------------------------------ */
+/* --- leading directions ----------------------------------------------------------------------- */
 
-/* A first pass over some directions gives the same answers, whatever these are worth: few and nearly
- * all, with threads, batches, rows left out and rows in f16. */
+/* A first pass over leading directions gives the same answers, however useful the directions are:
+ * few and nearly all of them, with threads, batches, rows left out and rows in f16. */
 TEST(leading_directions) {
   static const uint32_t ks[] = {1, 15, 200};
   for (size_t i = 0; i < N_KINDS; i++)
@@ -158,15 +157,15 @@ TEST(leading_directions) {
     }
 }
 
-/* Rows in a few directions, and little in the others. */
+/* Rows that vary in a few directions and little in the others. */
 static void narrow(const shape *s, uint64_t i, float *x) {
   normals(s, i, 1, x);
   for (uint32_t j = 0; j < s->dim; j++) x[j] *= j < 24 ? 1 : 0.02f;
   for (uint32_t j = 24; j < s->dim; j++) x[j] += 0.3f * x[j % 24];
 }
 
-/* They are taken where they pay: many queries, many rows, and rows that are much alike. The memory
- * is the one that the header states. */
+/* Leading directions are used where they pay: many queries, many rows, and little variance in the
+ * other directions. Memory stays within what the header states. */
 TEST(leading_by_rule) {
   enum { N = 33000, DIM = 160, QUERIES = 40, K = 15 };
   static const kind few = {.name = "narrow", .row = narrow};
@@ -230,7 +229,7 @@ TEST(many_queries) {
   }
 }
 
-/* Without rows_in_place the caller's array is no longer looked at; scores may be NULL. */
+/* Without rows_in_place the caller's array is not read after building; scores may be NULL. */
 TEST(the_index_has_its_own_rows) {
   AUTO(kf_ctx) *ctx = test_ctx(2, KF_ISA_AUTO);
   for (size_t m = 0; m < 3; m++) {
@@ -255,8 +254,8 @@ TEST(the_index_has_its_own_rows) {
 
 /* --- leaving out ----------------------------------------------------------------------------- */
 
-/* Every row is a query and is left out of its own search, or none is, or by turns; a number that is
- * no row's leaves out nothing. */
+/* Every row is a query and is left out of its own search, or none is, or some; an invalid row
+ * number leaves out nothing. */
 TEST(leave_out) {
   const char *const names[] = {"every row thrice", "all equal", "loose clusters", "cone"};
   static const uint32_t ks[] = {1, 15, 129};
@@ -281,8 +280,8 @@ TEST(leave_out) {
     }
 }
 
-/* The floor that a search begins with comes from the best of a few rows. It must not count on a row
- * that is left out, nor on one that is far too long to have a place in eight bits. */
+/* The initial lower bound of a search comes from the best of a few rows. It must not rely on a row
+ * that is left out, nor on one far too long for 8 bits. */
 TEST(first_floor) {
   static const uint32_t ks[] = {3, 15};
   enum { N = 20000, DIM = 32, NEAR = 3, LONG = 70 };
@@ -306,7 +305,7 @@ TEST(first_floor) {
 
 /* --- the report ------------------------------------------------------------------------------ */
 
-/* A query that is not finite, or too long, says nothing, also where no other of its group has a
+/* A query that is not finite or too long gives no bounds, even if no other query of its strip has a
  * factor. */
 TEST(queries_without_end) {
   AUTO(kf_ctx) *ctx = test_ctx(1, KF_ISA_PLAIN);
@@ -379,7 +378,7 @@ TEST(bad_arguments_of_an_index) {
   assert_null(index);
 }
 
-/* One bad element or row, in any block, named by its number. */
+/* One bad element or row, in any block, is reported by number. */
 TEST(bad_rows) {
   const float values[] = {NAN, INFINITY, -INFINITY, 0};
   for (unsigned threads = 1; threads <= 2; threads++)
@@ -408,7 +407,8 @@ TEST(bad_rows) {
 
 TEST(bad_arguments_of_a_search) {
   AUTO(kf_ctx) *ctx = test_ctx(2, KF_ISA_AUTO);
-  problem p = make_problem(kind_named("gaussian"), 1537, 5, 4, 23), few = p;
+  AUTO(problem) p = make_problem(kind_named("gaussian"), 1537, 5, 4, 23);
+  problem few = p;
   few.shape.n = 10;
   int64_t rows[4 * 10], out[4] = {0, -1, 9, -1};
   double scores[4 * 10];
@@ -438,7 +438,6 @@ TEST(bad_arguments_of_a_search) {
   assert_ok(ctx, kf_search(ctx, index, p.queries, 0, 9, &options, rows, scores, &report));
   assert_true(report.queries == 0 && report.candidates == 0);
   kf_index_free(index);
-  free_problem(&p);
 }
 
 TEST(bad_queries) {
@@ -484,7 +483,7 @@ static void where_breakable(const kf_data *data, uint64_t row, char *text, size_
   snprintf(text, size, "row %" PRIu64, row);
 }
 
-/* An index of resident rows keeps no copy of them, and answers the same. */
+/* An index of resident rows keeps no copy and gives the same answers. */
 TEST(resident_rows) {
   enum { N = 3000, DIM = 70 };
   AUTO(kf_ctx) *ctx = test_ctx(2, KF_ISA_AUTO);
@@ -504,8 +503,8 @@ TEST(resident_rows) {
   }
 }
 
-/* An index in place fetches from its source again and passes its errors on; one with its own rows does
- * not, and takes more memory. */
+/* An index in place fetches from its source again and returns its errors; one with a copy does not,
+ * and takes more memory. */
 TEST(source_that_breaks_later) {
   for (kf_isa isa = KF_ISA_PLAIN; isa <= KF_ISA_AMX; isa++)
     for (unsigned threads = 1; threads <= 5 && test_has_isa(isa); threads += 2)
@@ -516,13 +515,13 @@ TEST(source_that_breaks_later) {
             .base = {.rows = 1000, .dim = 33, .fetch = fetch_breakable, .where = where_breakable},
             .rows = p.rows};
         AUTO(answer) a = solve(&p, metrics[m]);
-        kf_index *in_place = index_of(ctx, &p, metrics[m], true, &data.base);
-        kf_index *copied = index_of(ctx, &p, metrics[m], false, &data.base);
+        AUTO(kf_index) *in_place = index_of(ctx, &p, metrics[m], true, &data.base);
+        AUTO(kf_index) *copied = index_of(ctx, &p, metrics[m], false, &data.base);
         assert_true(kf_index_bytes(in_place) + 1000 * 33 * sizeof(float) <= kf_index_bytes(copied));
         int64_t rows[20 * 5];
         double scores[20 * 5];
         char text[256];
-        for (int broken = 0; broken < 3; broken++) { /* it works, breaks, and is mended */
+        for (int broken = 0; broken < 3; broken++) { /* works, breaks, and is repaired */
           data.broken = broken == 1;
           if (data.broken)
             assert_error(ctx, KF_ERR_IO, "the disk is gone",
@@ -533,8 +532,6 @@ TEST(source_that_breaks_later) {
           assert_ok(ctx, search_all(ctx, copied, &p, 5, 0, NULL, rows, scores, NULL));
           assert_int_equal(count_wrong(&a, 5, NULL, rows, scores, text), 0);
         }
-        kf_index_free(in_place);
-        kf_index_free(copied);
         data.broken = true;
         kf_index *index = NULL;
         assert_error(ctx, KF_ERR_IO, "the disk is gone",
@@ -545,12 +542,12 @@ TEST(source_that_breaks_later) {
 
 /* --- progress --------------------------------------------------------------------------------- */
 
-/* What was heard of the stages of long work, in the order in which they came. */
+/* Progress messages by stage, in order of arrival. */
 typedef struct heard {
   size_t n;
   char what[4][16];
   uint64_t done[4], total[4];
-  bool fell; /* somebody went back */
+  bool fell; /* progress went backwards */
 } heard;
 
 static int hear(void *user, const char *what, uint64_t done, uint64_t total) {
@@ -566,8 +563,7 @@ static int hear(void *user, const char *what, uint64_t done, uint64_t total) {
   return 0;
 }
 
-/* Building an index is one stage, from its beginning to its end: nothing is at work unheard after
- * 100 %. */
+/* Building an index is one stage from start to end: no work follows 100 %. */
 TEST(building_is_heard) {
   enum { DIM = 64, N = (1 << 26) / DIM + 1 };
   heard h = {0};
@@ -584,7 +580,7 @@ TEST(building_is_heard) {
   assert_false(h.fell);
 }
 
-/* On easy data the first pass leaves few rows over. */
+/* On easy data few rows survive the first pass. */
 TEST(first_pass_filters) {
   enum { N = 3001, K = 15, QUERIES = 60 };
   AUTO(problem) p = make_problem(kind_named("gaussian"), N, 64, QUERIES, 37);
@@ -603,9 +599,9 @@ TEST(first_pass_filters) {
     }
 }
 
-/* Floors are guessed for many queries, from some that are spread over all of them. Here these are all of
- * a kind whose neighbours come late, and the others of one whose neighbours come first: their guesses are
- * far too high, so that they must be searched again. */
+/* With many queries, lower bounds are guessed from a sample spread over them. Here the sampled
+ * queries have their neighbours late and the others early, so guesses are far too high and those
+ * queries must be searched again. */
 TEST(guesses_that_are_wrong) {
   enum { N = 33000, DIM = 8, QUERIES = 960, K = 5, SPREAD = QUERIES / 96 };
   AUTOFREE float *rows = malloc(sizeof(float) * N * DIM),
@@ -616,14 +612,13 @@ TEST(guesses_that_are_wrong) {
   uint64_t seed = 3;
   for (uint64_t i = 0; i < N; i++) {
     for (uint32_t j = 0; j < DIM; j++) rows[i * DIM + j] = 0.5f * (float)test_uniform(&seed);
-    if (i < 200) rows[i * DIM] += 1;                     /* what most queries look for */
-    if (i < 1000 && i % 50 == 0) rows[i * DIM + 1] += 1; /* and the others, which go first: */
-    if (i > 2000 && i % 50 == 0) rows[i * DIM + 1] += 5; /* five times more later on */
+    if (i < 200) rows[i * DIM] += 1;                     /* neighbours of most queries */
+    if (i < 1000 && i % 50 == 0) rows[i * DIM + 1] += 1; /* and of the sampled ones: */
+    if (i > 2000 && i % 50 == 0) rows[i * DIM + 1] += 5; /* much nearer ones later */
   }
   for (uint64_t q = 0; q < QUERIES; q++) {
     bool first = q % SPREAD == 0;
-    float length =
-        first ? (float)(1 + q / SPREAD % 3) : 1; /* what they see first tells what they find */
+    float length = first ? (float)(1 + q / SPREAD % 3) : 1; /* the sampled ones */
     for (uint32_t j = 0; j < DIM; j++)
       queries[q * DIM + j] =
           length * ((j == (first ? 1 : 0) ? 1 : 0) + 0.01f * (float)test_uniform(&seed));
@@ -633,7 +628,7 @@ TEST(guesses_that_are_wrong) {
     if (!test_has_isa(isa)) continue;
     AUTO(kf_ctx) *ctx = test_ctx(1 + (unsigned)isa % 2, isa);
     AUTO(kf_index) *index = given_index_of(ctx, &p, KF_METRIC_INNER, &(how){0});
-    for (uint64_t q = 0; q < QUERIES; q += 96) /* too few at a time to guess anything */
+    for (uint64_t q = 0; q < QUERIES; q += 96) /* too few per call for guesses */
       assert_ok(ctx, kf_search(ctx, index, queries + q * DIM, 96, K, NULL, found[0] + q * K,
                                scores[0] + q * K, NULL));
     assert_ok(ctx, kf_search(ctx, index, queries, QUERIES, K, NULL, found[1], scores[1], NULL));
@@ -644,7 +639,8 @@ TEST(guesses_that_are_wrong) {
   for (int i = 0; i < 2; i++) free(found[i]), free(scores[i]);
 }
 
-/* A list without the rows below its guess passes the guess on: with a lower one, the answer would seem whole. */
+/* Merging keeps the higher guess: with the lower one, a list that lacks rows below its guess would
+ * seem complete. */
 TEST(guesses_of_merged_lists) {
   double lower[2][1];
   kf_shortlist list = {.lower = lower[0]}, other = {.lower = lower[1]};
@@ -665,8 +661,8 @@ static kf_status fetch_floats(const void *self, const kf_kernels *kernels, uint6
   return KF_OK;
 }
 
-/* The f64 sum of a long row loses what makes it the nearest, so that a short one seems nearer: the
- * lengths of rows tell that sums cannot decide. */
+/* The f64 sum of a long row loses the term that makes it nearest, so a short row seems nearer: the
+ * lengths of the rows show that sums cannot decide. */
 TEST(sums_that_lose_the_nearest) {
   enum { N = 256, DIM = 24, LONG = 200, SHORT = 130 };
   const float huge = 0x1p30f;
@@ -691,8 +687,8 @@ TEST(sums_that_lose_the_nearest) {
   free(rows);
 }
 
-/* Few queries, whose rows are divided among threads: the rows that each thread begins with look for
- * their neighbours without themselves. */
+/* With few queries, rows are divided among threads: queries that are among the first rows of a
+ * thread's share are searched without themselves. */
 TEST(divided_rows_without_themselves) {
   enum { N = 20000, DIM = 32, THREADS = 3, QUERIES = 12 };
   AUTO(problem) p = make_problem(kind_named("gaussian"), N, DIM, QUERIES, 7);
@@ -712,7 +708,7 @@ TEST(divided_rows_without_themselves) {
   assert_int_equal(count_wrong(&a, 1, own, found, scores, text), 0);
 }
 
-/* How many queries go wrong if the error bound is multiplied by `scale`. */
+/* The number of wrong queries if the error bound is multiplied by `scale`. */
 static uint64_t wrong_with_bound(const answer *a, kf_isa isa, uint32_t lead, double scale) {
   enum { K = 15 };
   const problem *p = a->problem;
@@ -729,7 +725,7 @@ static uint64_t wrong_with_bound(const answer *a, kf_isa isa, uint32_t lead, dou
   return wrong;
 }
 
-/* The bound makes the answers right: without it, some are wrong. */
+/* The bound is needed: without it, some answers are wrong. */
 TEST(bound_is_needed) {
   const char *const names[] = {"loose clusters", "cone", "unlucky rounding"};
   for (size_t m = 0; m < 3; m++) {

@@ -1,5 +1,6 @@
 /* test_search_page.c - a page of answers: what it shows, what it does not, and the pictures in it.
- * `test_search_page --pages FOLDER` writes one for tests/report_browser.py and does nothing else. */
+ * `test_search_page --pages FOLDER` writes one for tests/report_browser.py and does nothing
+ * else. */
 #include "galleries.h"
 
 #define GOLDEN KOOFU_SOURCE_DIR "/tests/golden/images/"
@@ -86,7 +87,7 @@ TEST(answers_and_pictures) {
   kf_search_page_result result;
   kf_search_page_options o = {
       .title = "A & B", .name = "g<1>", .note = "A <note>.", .queries = 1000};
-  char *page = page_of(&a, &o, &result);
+  AUTOFREE char *page = page_of(&a, &o, &result);
   assert_int_equal(result.thumbnails, 3); /* the second query, and rows 0 and 1 */
   assert_int_equal(count(page, "<img alt=\"\""), 3);
   assert_int_equal(count(page, "src=\"data:image/"), 3);
@@ -106,36 +107,32 @@ TEST(answers_and_pictures) {
   o = (kf_search_page_options){.thumbnails = KF_OFF};
   page = page_of(&a, &o, &result);
   assert_true(result.thumbnails == 0 && strstr(page, "<img alt=\"\"") == NULL);
-  free(page);
   kf_gallery_free(a.gallery);
 }
 
 TEST(strange_ids_are_text) {
   answers a = make_answers(folder, strange);
   kf_search_page_result result;
-  char *page = page_of(&a, NULL, &result);
+  AUTOFREE char *page = page_of(&a, NULL, &result);
   assert_true(result.thumbnails <= 1); /* that of the query */
   assert_shows(page, "&lt;img src=x onerror=alert(1)&gt;");
   assert_shows(page, "&quot; onmouseover=&quot;alert(1)");
   assert_shows(page, "http://localhost/a.png</bdi>");
   assert_null(strstr(page, "href"));
   assert_null(strstr(page, "\xE2\x80\xAE"));
-  free(page);
   kf_gallery_free(a.gallery);
 }
 
 TEST(the_same_bytes) {
   answers a = make_answers(folder, some);
   kf_search_page_result result;
-  char *first = page_of(&a, NULL, &result), *second;
+  AUTOFREE char *first = page_of(&a, NULL, &result), *second = NULL;
   kf_ctx *other = ctx;
   ctx = test_ctx(1, KF_ISA_PLAIN);
   second = page_of(&a, NULL, &result);
   kf_ctx_free(ctx);
   ctx = other;
   assert_string_equal(first, second);
-  free(first);
-  free(second);
   kf_gallery_free(a.gallery);
 }
 

@@ -1,5 +1,5 @@
-/* test_shots.c - few-shot curves: what is drawn, and that every point is what the same steps
- * give by hand on a copy of the drawn rows. */
+/* test_shots.c - few-shot curves: the draws, and that every point equals the same steps by hand on
+ * a copy of the drawn rows. */
 #include "world.h"
 
 #include "choose/choose.h"
@@ -13,7 +13,7 @@ typedef struct problem {
   kf_text *text;
 } problem;
 
-/* Classes of 20 rows each, but the last, of which all but FEW are without a label. */
+/* Classes of 20 rows each; of the last, all but FEW are unlabelled. */
 static problem make_problem(unsigned threads, kf_isa isa) {
   problem p = {.ctx = test_ctx(threads, isa), .w = make_world(N + TEST, D, K, 1, 71)};
   p.t = make_world(K, D, K, 1, 71); /* one row of each class stands for text */
@@ -126,9 +126,9 @@ static void by_hand(problem *p, const kf_shots *s, size_t size, uint32_t seed) {
   AUTOFREE float *copy = malloc(rows.n * D * sizeof *copy);
   for (uint64_t i = 0; i < rows.n; i++)
     memcpy(copy + i * D, p->w.rows + rows.row[i] * D, D * sizeof *copy);
-  kf_data *data;
-  kf_stats *stats;
-  kf_model *model, *centred, *fused;
+  AUTO(kf_data) *data = NULL;
+  AUTO(kf_stats) *stats = NULL;
+  AUTO(kf_model) *model = NULL, *centred = NULL, *fused = NULL;
   kf_eval_result r;
   assert_ok(ctx, kf_data_open_memory(ctx, copy, rows.n, D, rows.label, NULL, K, &data));
   assert_ok(ctx, kf_stats_new_from_data(ctx, data, NULL, &stats));
@@ -143,7 +143,7 @@ static void by_hand(problem *p, const kf_shots *s, size_t size, uint32_t seed) {
   assert_ok(ctx, kf_eval(ctx, model, p->test, NULL, &r));
   same_point(kf_shots_at(s, size, seed, KF_SHOTS_RAW), r.n, r.raw_top1, r.raw_top5, 0, 0);
   same_point(kf_shots_at(s, size, seed, KF_SHOTS_KOOFU), r.n, r.top1, r.top5, fit.lambda.value, 0);
-  kf_fuse_choice *c;
+  AUTO(kf_fuse_choice) *c = NULL;
   fit.centre = KF_CENTRE_MEAN;
   assert_ok(ctx, kf_fuse_choice_new(
                      ctx, stats, data, p->text,
@@ -155,12 +155,6 @@ static void by_hand(problem *p, const kf_shots *s, size_t size, uint32_t seed) {
   same_point(kf_shots_at(s, size, seed, KF_SHOTS_TEXT), r.n, r.top1, r.top5, 0, 0);
   assert_ok(ctx, kf_eval(ctx, fused, p->test, NULL, &r));
   same_point(kf_shots_at(s, size, seed, KF_SHOTS_FUSED), r.n, r.top1, r.top5, c->lambda, c->alpha);
-  kf_fuse_choice_free(c);
-  kf_model_free(model);
-  kf_model_free(centred);
-  kf_model_free(fused);
-  kf_stats_free(stats);
-  kf_data_free(data);
   kf_row_list_clear(&all);
   kf_row_list_clear(&rows);
 }
@@ -213,7 +207,7 @@ TEST(same_everywhere) {
   }
 }
 
-/* Test rows have no part in what is chosen. */
+/* Test rows do not influence what is chosen. */
 TEST(rows_do_not_count) {
   AUTO(problem) p = make_problem(1, KF_ISA_AUTO);
   AUTO(kf_shots) *a = curves(&p, p.text);
@@ -322,12 +316,11 @@ TEST(refused) {
   assert_error(p.ctx, KF_ERR_ARG, "reserved space",
                kf_shots_new(p.ctx, p.train, p.test, NULL, &newer, &s));
   kf_text *fewer; /* text of eight of nine classes, without names */
-  kf_data *rows;
+  AUTO(kf_data) *rows = NULL;
   assert_ok(p.ctx, kf_data_open_memory(p.ctx, p.t.rows, K - 1, D, NULL, NULL, 0, &rows));
   assert_ok(p.ctx, kf_text_new(p.ctx, rows, &(kf_text_options){.per_class = 1}, &fewer));
   assert_error(p.ctx, KF_ERR_DATA, "the text has 8 classes, the training data 9",
                kf_shots_new(p.ctx, p.train, p.test, fewer, NULL, &s));
-  kf_data_free(rows);
   kf_text_free(fewer);
   assert_null(s);
 }

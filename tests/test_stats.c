@@ -340,8 +340,8 @@ TEST(scatter_matrices) {
   }
 }
 
-/* Many classes of 7 rows, which are summed alone, and classes of 1 to 10, which are summed by bits. S_w
- * from the integers themselves: n_k M_k - s_k s_k^T, over n_k. */
+/* Many classes of 7 rows, which are summed alone, and classes of 1 to 10, which are summed by bits.
+ * S_w from the integers themselves: n_k M_k - s_k s_k^T, over n_k. */
 TEST(equal_counts) {
   enum { EQUAL = 300, CLASSES = EQUAL + 10, ROWS = EQUAL * 7 + 55 };
   static int32_t of[ROWS];

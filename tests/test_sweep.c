@@ -1,4 +1,4 @@
-/* test_sweep.c - every cell of a sweep is what a fit and an evaluation of its own give. */
+/* test_sweep.c - every cell of a sweep equals a separate fit and evaluation. */
 #include "world.h"
 
 #include "choose/choose.h"
@@ -40,9 +40,9 @@ static void clear_problem(problem *p) {
 }
 AUTO_STRUCT(problem, clear_problem)
 
-/* The alpha of a fused cell, chosen alone. */
+/* The alpha of a fused cell, chosen separately. */
 static double alpha_alone(problem *p, const kf_sweep_cell *cell, const kf_sweep_options *o) {
-  kf_fuse_choice *choice;
+  AUTO(kf_fuse_choice) *choice = NULL;
   kf_fuse_options options = {.method = o->method,
                              .centre = KF_CENTRE_MEAN,
                              .lambda = {cell->lambda, KF_LAMBDA_ABSOLUTE},
@@ -50,12 +50,11 @@ static double alpha_alone(problem *p, const kf_sweep_cell *cell, const kf_sweep_
                              .n_alphas = o->n_alphas};
   assert_ok(p->ctx, kf_fuse_choice_new(p->ctx, p->stats, p->train, o->text, &options, &choice));
   double alpha = choice->alpha;
-  kf_fuse_choice_free(choice);
   assert_true(cell->alpha == alpha);
   return alpha;
 }
 
-/* One cell, alone. */
+/* One cell, computed separately. */
 static void alone(problem *p, const kf_sweep_cell *cell, const kf_sweep_options *o, uint64_t *n,
                   uint64_t *top1, uint64_t *top5) {
   AUTO(kf_model) *model = NULL;
@@ -120,18 +119,35 @@ static const kf_lambda lambdas[] = {
 static const uint32_t dims[] = {14, 9, 4, 9, 1}, ks[] = {1, 5, 11};
 static const kf_metric metrics[] = {KF_METRIC_COSINE, KF_METRIC_EUCLIDEAN};
 
+/* A grid over everything; tests copy and change it. */
+static const kf_sweep_options all_options = {.method = KF_METHOD_PAPER,
+                                             .lambdas = lambdas,
+                                             .n_lambdas = 2,
+                                             .dims = dims,
+                                             .n_dims = 5,
+                                             .k = ks,
+                                             .n_k = 3,
+                                             .metrics = metrics,
+                                             .n_metrics = 2};
+
+/* test NULL: folds, or rows left out. */
+static kf_sweep *sweep(problem *p, const kf_data *test, const kf_sweep_options *o) {
+  kf_sweep *s;
+  assert_ok(p->ctx, kf_sweep_new(p->ctx, p->stats, p->train, test, o, &s));
+  return s;
+}
+
+static void refused(problem *p, const char *text, kf_sweep_options o) {
+  kf_sweep *s;
+  o.method = KF_METHOD_PAPER;
+  assert_error(p->ctx, KF_ERR_ARG, text, kf_sweep_new(p->ctx, p->stats, p->train, p->test, &o, &s));
+}
+
 TEST(everything) {
   for (int raw = 0; raw < 2; raw++) {
     AUTO(problem) p = make_problem(raw, 2);
-    kf_sweep_options o = {.method = KF_METHOD_PAPER,
-                          .lambdas = lambdas,
-                          .n_lambdas = 3,
-                          .dims = dims,
-                          .n_dims = 5,
-                          .k = ks,
-                          .n_k = 3,
-                          .metrics = metrics,
-                          .n_metrics = 2};
+    kf_sweep_options o = all_options;
+    o.n_lambdas = 3;
     check(&p, &o, 2 * (4 + 3 * 4 * 5));
   }
 }
@@ -177,19 +193,18 @@ TEST(class_sets) {
   check(&p, &o, 2 * (3 + 3 * 5));
 }
 
-/* Text of all classes but one, with one that the images do not have, behind an offset. */
+/* Text of all classes but one, and of one unknown class, with an offset. */
 static kf_text *make_text(problem *p) {
   static float rows[K * D];
   int32_t labels[K];
   const char *names[K];
-  kf_model *m = fit(p->ctx, p->stats, 1, D);
+  AUTO(kf_model) *m = fit(p->ctx, p->stats, 1, D);
   for (int k = 0; k < K; k++) {
     labels[k] = k;
     names[k] = k == 3 ? "other" : p->names[k];
     for (int i = 0; i < D; i++)
       rows[k * D + i] = kf_model_class_means(m)[k * D + i] + (i == 5 ? 0.3F : 0.0F);
   }
-  kf_model_free(m);
   AUTO(kf_data) *data = NULL;
   kf_text *text;
   assert_ok(p->ctx, kf_data_open_memory(p->ctx, rows, K, D, labels, names, K, &data));
@@ -206,20 +221,11 @@ TEST(text) {
     assert_ok(p.ctx, kf_class_set_new(p.ctx, p.names, 5, &one));
     assert_ok(p.ctx, kf_class_set_new(p.ctx, p.names + 4, 6, &two));
     const kf_class_set *sets[] = {one, two};
-    kf_sweep_options o = {.method = KF_METHOD_PAPER,
-                          .lambdas = lambdas,
-                          .n_lambdas = 2,
-                          .dims = dims,
-                          .n_dims = 5,
-                          .k = ks,
-                          .n_k = 1,
-                          .metrics = metrics,
-                          .n_metrics = 2,
-                          .sets = sets,
-                          .n_sets = 2,
-                          .text = prompts,
-                          .text_centres = all,
-                          .n_text_centres = 3};
+    kf_sweep_options o = all_options;
+    o.n_k = 1;
+    o.sets = sets, o.n_sets = 2;
+    o.text = prompts;
+    o.text_centres = all, o.n_text_centres = 3;
     check(&p, &o, 4 * (2 + 2 * 2 * 5 + 1 + 3 * 2 * 5));
     o.n_sets = 0;
     o.n_k = 0;
@@ -227,17 +233,14 @@ TEST(text) {
     o.text_centres = NULL;
     check(&p, &o, 2 * (2 * 5 + 2 * 5));
     o.include_prototypes = KF_OFF; /* text alone, which has no rows of one class */
-    kf_sweep *s;
-    assert_ok(p.ctx, kf_sweep_new(p.ctx, p.stats, p.train, p.test, &o, &s));
-    assert_int_equal(s->n_cells, 2 * 2 * 5);
-    assert_int_equal(s->cells[0].text, KF_CENTRE_MODALITY);
-    assert_int_equal(s->counts.n_absent, N / 2 / K);
-    assert_int_equal(s->counts.n, N / 2 - N / 2 / K);
-    kf_sweep_free(s);
+    AUTO(kf_sweep) *tested = sweep(&p, p.test, &o);
+    assert_int_equal(tested->n_cells, 2 * 2 * 5);
+    assert_int_equal(tested->cells[0].text, KF_CENTRE_MODALITY);
+    assert_int_equal(tested->counts.n_absent, N / 2 / K);
+    assert_int_equal(tested->counts.n, N / 2 - N / 2 / K);
     o.include_prototypes = KF_ON;
-    assert_ok(p.ctx, kf_sweep_new(p.ctx, p.stats, p.train, NULL, &o, &s)); /* folds */
-    assert_int_equal(s->cells[s->n_cells - 1].n, N / 2 - N / 2 / K);
-    kf_sweep_free(s);
+    AUTO(kf_sweep) *folds = sweep(&p, NULL, &o), *s = NULL;
+    assert_int_equal(folds->cells[folds->n_cells - 1].n, N / 2 - N / 2 / K);
     o.dims = NULL;
     o.leave_one_out = 1;
     assert_error(p.ctx, KF_ERR_ARG, "leave-one-out",
@@ -261,7 +264,7 @@ TEST(fused) {
                         .fuse = 1,
                         .include_raw = KF_OFF};
   check(&p, &o, 3 * 15);
-  o.metrics = metrics, o.n_metrics = 2; /* it has one metric alone */
+  o.metrics = metrics, o.n_metrics = 2; /* fused cells have one metric */
   o.sets = sets, o.n_sets = 1;
   o.centre = KF_CENTRE_MEAN;
   check(&p, &o, 5 * 15);
@@ -272,24 +275,19 @@ TEST(fused) {
   check(&p, &o, 3 * 15);
   o.text_centres = NULL;
   o.n_sets = 0;
-  kf_sweep *s, *again;
-  assert_ok(p.ctx, kf_sweep_new(p.ctx, p.stats, p.train, p.test, &o, &s));
+  AUTO(kf_sweep) *tested = sweep(&p, p.test, &o), *again = NULL, *s = NULL;
   assert_ok(p.ctx, kf_sweep_new(p.ctx, p.stats, NULL, p.test, &o, &again)); /* without rows */
-  for (size_t i = 0; i < s->n_cells; i++)
-    assert_true(s->cells[i].top1 == again->cells[i].top1 && s->cells[i].n == again->cells[i].n);
-  kf_sweep_free(s);
-  kf_sweep_free(again);
+  for (size_t i = 0; i < tested->n_cells; i++)
+    assert_true(tested->cells[i].top1 == again->cells[i].top1 &&
+                tested->cells[i].n == again->cells[i].n);
   o.alphas = few, o.n_alphas = 3;
   assert_error(p.ctx, KF_ERR_ARG, "needs the training rows",
                kf_sweep_new(p.ctx, p.stats, NULL, p.test, &o, &s));
   o.n_alphas = 0;
-  assert_error(p.ctx, KF_ERR_ARG, "alphas is empty",
-               kf_sweep_new(p.ctx, p.stats, p.train, p.test, &o, &s));
+  refused(&p, "alphas is empty", o);
   o.between = p.stats;
-  assert_error(p.ctx, KF_ERR_ARG, "S_b", kf_sweep_new(p.ctx, p.stats, p.train, p.test, &o, &s));
-  o = (kf_sweep_options){.method = KF_METHOD_PAPER, .fuse = 1};
-  assert_error(p.ctx, KF_ERR_ARG, "need text",
-               kf_sweep_new(p.ctx, p.stats, p.train, p.test, &o, &s));
+  refused(&p, "S_b", o);
+  refused(&p, "need text", (kf_sweep_options){.fuse = 1});
 }
 
 /* Fused cells come last, by set, lambda and dimension. */
@@ -301,20 +299,13 @@ TEST(order_of_fused) {
   assert_ok(p.ctx, kf_class_set_new(p.ctx, p.names + 2, 4, &few));
   assert_ok(p.ctx, kf_class_set_new(p.ctx, p.names + 1, 10, &most));
   const kf_class_set *sets[] = {few, most};
-  kf_sweep_options o = {.method = KF_METHOD_PAPER,
-                        .lambdas = lambdas,
-                        .n_lambdas = 3,
-                        .dims = dims,
-                        .n_dims = 2,
-                        .sets = sets,
-                        .n_sets = 2,
-                        .text = prompts,
-                        .fuse = 1,
-                        .alphas = &alpha,
-                        .n_alphas = 1};
+  kf_sweep_options o = all_options;
+  o.n_lambdas = 3, o.n_dims = 2, o.n_k = 0, o.n_metrics = 1;
+  o.sets = sets, o.n_sets = 2;
+  o.text = prompts, o.fuse = 1;
+  o.alphas = &alpha, o.n_alphas = 1;
   check(&p, &o, 2 * (1 + 3 * 2) + 2 * (1 + 3 * 2) + 2 * 3 * 2);
-  AUTO(kf_sweep) *s = NULL;
-  assert_ok(p.ctx, kf_sweep_new(p.ctx, p.stats, p.train, p.test, &o, &s));
+  AUTO(kf_sweep) *s = sweep(&p, p.test, &o);
   const kf_sweep_cell *c = s->cells + s->n_cells - 2 * 3 * 2;
   assert_false(c[-1].fused);
   for (uint32_t i = 0; i < 2 * 3 * 2; i++) {
@@ -336,22 +327,13 @@ TEST(order) {
   assert_ok(p.ctx, kf_class_set_new(p.ctx, p.names + 4, 4, &few));
   assert_ok(p.ctx, kf_class_set_new(p.ctx, p.names + 1, 10, &most));
   const kf_class_set *sets[] = {few, most};
-  kf_sweep_options o = {.method = KF_METHOD_PAPER,
-                        .lambdas = lambdas,
-                        .n_lambdas = 2,
-                        .dims = dims + 1, /* 9, 4, 9 */
-                        .n_dims = 3,
-                        .k = ks,
-                        .n_k = 2,
-                        .metrics = metrics,
-                        .n_metrics = 2,
-                        .sets = sets,
-                        .n_sets = 2,
-                        .text = prompts,
-                        .text_centres = centres,
-                        .n_text_centres = 2};
-  AUTO(kf_sweep) *s = NULL;
-  assert_ok(p.ctx, kf_sweep_new(p.ctx, p.stats, p.train, p.test, &o, &s));
+  kf_sweep_options o = all_options;
+  o.dims = dims + 1, o.n_dims = 3; /* 9, 4, 9 */
+  o.n_k = 2;
+  o.sets = sets, o.n_sets = 2;
+  o.text = prompts;
+  o.text_centres = centres, o.n_text_centres = 2;
+  AUTO(kf_sweep) *s = sweep(&p, p.test, &o);
   const kf_sweep_cell *c = s->cells;
   for (uint32_t set = 0; set < 2; set++)
     for (size_t m = 0; m < 2; m++) {
@@ -418,15 +400,8 @@ TEST(steps_and_remarks) {
   AUTO(problem) p = make_problem(0, 2);
   AUTO(kf_text) *prompts = make_text(&p);
   counter c;
-  kf_sweep_options o = {.method = KF_METHOD_PAPER,
-                        .lambdas = lambdas,
-                        .n_lambdas = 2,
-                        .dims = dims,
-                        .n_dims = 3,
-                        .k = ks,
-                        .n_k = 3,
-                        .metrics = metrics,
-                        .n_metrics = 2};
+  kf_sweep_options o = all_options;
+  o.n_dims = 3;
   count_sweep(&p, p.test, &o, &c,
               2 * (2 + 2 * (1 + 3))); /* one pass serves all dimensions, or all k */
   assert_string_equal(c.said, "");
@@ -440,26 +415,22 @@ TEST(steps_and_remarks) {
   o.folds = 3;
   o.n_k = 0;
   count_sweep(&p, NULL, &o, &c, 3 * (2 * (1 + 2) + 2 * (1 + 2 * 3) + 2 * 3 + 1));
-  o = (kf_sweep_options){.method = KF_METHOD_PAPER,
-                         .leave_one_out = 1,
-                         .lambdas = lambdas,
-                         .n_lambdas = 3,
-                         .metrics = metrics,
-                         .n_metrics = 2};
+  o = all_options;
+  o.leave_one_out = 1, o.n_lambdas = 3, o.dims = NULL, o.n_dims = 0, o.k = NULL, o.n_k = 0;
   count_sweep(&p, NULL, &o, &c, 2);
 }
 
-/* A truth counts instead of the labels, whatever answers. */
+/* A truth replaces the labels for every kind of cell. */
 TEST(truths) {
   AUTO(problem) p = make_problem(0, 2);
-  kf_text *prompts = make_text(&p);
+  AUTO(kf_text) *prompts = make_text(&p);
   const char *folder = test_folder(), *path = test_path(folder, "truth.txt");
   FILE *file = fopen(path, "w");
   assert_non_null(file);
   for (size_t i = 0; i < (size_t)kf_data_rows(p.test); i++) /* every third one is another class */
     fprintf(file, "%s\n", p.names[(p.w.labels[N / 2 + i] + (i % 3 == 0)) % K]);
   assert_int_equal(fclose(file), 0);
-  kf_truth *truth;
+  AUTO(kf_truth) *truth = NULL;
   assert_ok(p.ctx, kf_truth_load(p.ctx, path, NULL, &truth));
   kf_sweep_options o = {.method = KF_METHOD_PAPER,
                         .dims = dims,
@@ -470,46 +441,32 @@ TEST(truths) {
                         .fuse = 1,
                         .truth = truth};
   check(&p, &o, 1 + 2 + 3 + 3 * 2 + 1 + 3 + 3);
-  kf_sweep *with, *without;
-  assert_ok(p.ctx, kf_sweep_new(p.ctx, p.stats, p.train, p.test, &o, &with));
+  AUTO(kf_sweep) *with = sweep(&p, p.test, &o);
   o.truth = NULL;
-  assert_ok(p.ctx, kf_sweep_new(p.ctx, p.stats, p.train, p.test, &o, &without));
+  AUTO(kf_sweep) *without = sweep(&p, p.test, &o);
   for (size_t i = 0; i < with->n_cells; i++)
     assert_true(with->cells[i].top1 != without->cells[i].top1);
-  kf_sweep_free(with);
-  kf_sweep_free(without);
-  kf_truth_free(truth);
-  kf_text_free(prompts);
   test_remove(folder);
 }
 
-/* Over folds, hits are the sum of those of the folds. */
+/* Over folds, hits are the sum over the folds. */
 TEST(folds) {
   AUTO(problem) p = make_problem(0, 2);
   AUTO(kf_text) *prompts = make_text(&p);
-  kf_sweep_options o = {.method = KF_METHOD_PAPER,
-                        .lambdas = lambdas,
-                        .n_lambdas = 2,
-                        .dims = dims,
-                        .n_dims = 5,
-                        .k = ks,
-                        .n_k = 3,
-                        .folds = 4,
-                        .text = prompts,
-                        .fuse = 1};
-  AUTO(kf_sweep) *s = NULL;
-  assert_ok(p.ctx, kf_sweep_new(p.ctx, p.stats, p.train, NULL, &o, &s));
+  kf_sweep_options o = all_options;
+  o.n_metrics = 1, o.folds = 4, o.text = prompts, o.fuse = 1;
+  AUTO(kf_sweep) *s = sweep(&p, NULL, &o);
   assert_int_equal(s->folds, 4);
   kf_row_list all;
   uint64_t labelled;
   unsigned char *fold;
   assert_ok(p.ctx, kf_sample_rows(p.ctx, p.train, UINT64_MAX, &all, &labelled));
   assert_ok(p.ctx, kf_fold_rows(&all, K, 4, &fold, &p.ctx->err));
-  uint64_t *sum = calloc(3 * s->n_cells, sizeof *sum);
+  AUTOFREE uint64_t *sum = calloc(3 * s->n_cells, sizeof *sum);
   for (uint32_t f = 0; f < 4; f++) {
     kf_row_list in, out;
     problem q = p;
-    kf_sweep *one;
+    AUTO(kf_sweep) *one = NULL;
     assert_ok(p.ctx, kf_rows_of_fold(&all, fold, f, false, &in, &p.ctx->err));
     assert_ok(p.ctx, kf_rows_of_fold(&all, fold, f, true, &out, &p.ctx->err));
     assert_ok(p.ctx, kf_data_new_pick(p.train, in.row, in.n, &q.test, &p.ctx->err));
@@ -523,7 +480,6 @@ TEST(folds) {
       sum[3 * i + 1] += one->cells[i].top1;
       sum[3 * i + 2] += one->cells[i].top5;
     }
-    kf_sweep_free(one);
     kf_stats_free(q.stats);
     kf_data_free(q.test);
     kf_data_free(q.train);
@@ -536,20 +492,18 @@ TEST(folds) {
     assert_int_equal(s->cells[i].top1, sum[3 * i + 1]);
     assert_int_equal(s->cells[i].top5, sum[3 * i + 2]);
   }
-  free(sum);
   kf_free(fold);
   kf_row_list_clear(&all);
 }
 
-/* An absolute lambda is taken in proportion to the scatter without a fold. */
+/* Over folds, an absolute lambda is scaled to the scatter without the fold. */
 TEST(absolute_over_folds) {
   AUTO(problem) p = make_problem(0, 1);
-  AUTO(kf_sweep) *absolute = NULL, *relative = NULL;
   kf_lambda lambda = {2, KF_LAMBDA_ABSOLUTE};
   kf_sweep_options o = {.method = KF_METHOD_PAPER, .lambdas = &lambda, .n_lambdas = 1};
-  assert_ok(p.ctx, kf_sweep_new(p.ctx, p.stats, p.train, NULL, &o, &absolute));
+  AUTO(kf_sweep) *absolute = sweep(&p, NULL, &o);
   lambda = (kf_lambda){2 / absolute->mean_eigenvalue, KF_LAMBDA_RELATIVE};
-  assert_ok(p.ctx, kf_sweep_new(p.ctx, p.stats, p.train, NULL, &o, &relative));
+  AUTO(kf_sweep) *relative = sweep(&p, NULL, &o);
   for (size_t i = 0; i < absolute->n_cells; i++) {
     const kf_sweep_cell *a = &absolute->cells[i], *b = &relative->cells[i];
     assert_int_equal(a->top1, b->top1);
@@ -565,50 +519,34 @@ static int stop_soon(void *user, const char *what, uint64_t done, uint64_t total
   return ++*calls > 3;
 }
 
-TEST(refused) {
+TEST(refusals) {
   AUTO(problem) p = make_problem(0, 1);
   AUTO(kf_sweep) *s = NULL;
   const uint32_t wide[] = {15}, falling[] = {5, 1}, none[] = {0};
+  refused(&p, "15 dimensions", (kf_sweep_options){.dims = wide, .n_dims = 1});
+  refused(&p, "must rise", (kf_sweep_options){.k = falling, .n_k = 2});
+  refused(&p, "at least 1", (kf_sweep_options){.k = none, .n_k = 1});
+  refused(&p, "list of metrics is empty", (kf_sweep_options){.metrics = metrics});
+  refused(&p, "leave-one-out cannot be used with test data",
+          (kf_sweep_options){.leave_one_out = 1});
+  refused(&p, "reserved space", (kf_sweep_options){.reserved = {1}});
   assert_error(
-      p.ctx, KF_ERR_ARG, "15 dimensions",
-      kf_sweep_new(p.ctx, p.stats, p.train, p.test,
-                   &(kf_sweep_options){.method = KF_METHOD_PAPER, .dims = wide, .n_dims = 1}, &s));
-  assert_error(p.ctx, KF_ERR_ARG, "must rise",
-               kf_sweep_new(p.ctx, p.stats, p.train, p.test,
-                            &(kf_sweep_options){.method = KF_METHOD_PAPER, .k = falling, .n_k = 2},
-                            &s));
-  assert_error(p.ctx, KF_ERR_ARG, "at least 1",
-               kf_sweep_new(p.ctx, p.stats, p.train, p.test,
-                            &(kf_sweep_options){.method = KF_METHOD_PAPER, .k = none, .n_k = 1},
-                            &s));
-  assert_error(p.ctx, KF_ERR_ARG, "training rows",
-               kf_sweep_new(p.ctx, p.stats, NULL, p.test,
-                            &(kf_sweep_options){.method = KF_METHOD_PAPER, .k = ks, .n_k = 1}, &s));
+      p.ctx, KF_ERR_ARG, "training rows",
+      kf_sweep_new(p.ctx, p.stats, NULL, p.test, &(kf_sweep_options){.k = ks, .n_k = 1}, &s));
   assert_error(p.ctx, KF_ERR_ARG, "training rows",
                kf_sweep_new(p.ctx, p.stats, NULL, NULL, NULL, &s));
-  assert_error(p.ctx, KF_ERR_ARG, "list of metrics is empty",
-               kf_sweep_new(p.ctx, p.stats, p.train, p.test,
-                            &(kf_sweep_options){.method = KF_METHOD_PAPER, .metrics = metrics},
-                            &s));
-  assert_error(p.ctx, KF_ERR_ARG, "leave-one-out cannot be used with test data",
-               kf_sweep_new(p.ctx, p.stats, p.train, p.test,
-                            &(kf_sweep_options){.method = KF_METHOD_PAPER, .leave_one_out = 1},
-                            &s));
-  kf_sweep_options newer = {.method = KF_METHOD_PAPER, .reserved = {1}};
-  assert_error(p.ctx, KF_ERR_ARG, "reserved space",
-               kf_sweep_new(p.ctx, p.stats, p.train, p.test, &newer, &s));
   int calls = 0;
   AUTO(kf_ctx) *ctx = NULL;
   assert_int_equal(
       kf_ctx_new(&(kf_ctx_options){.threads = 1, .progress = stop_soon, .user = &calls}, &ctx),
       KF_OK);
   assert_error(ctx, KF_ERR_CANCELLED, "", kf_sweep_new(ctx, p.stats, p.train, p.test, NULL, &s));
-  calls = -1000; /* the context is as it was: another sweep works, and speaks for itself */
+  calls = -1000; /* the context is still usable */
   assert_ok(ctx, kf_sweep_new(ctx, p.stats, p.train, p.test, NULL, &s));
 }
 
-/* Folds without rows, or without rows of a class set, count for nothing; where no fold counts, or a
- * fit without one fails, the reason is said, and what many calls have to say is said once. */
+/* Folds without rows, or without rows of the class set, do not count. If none counts, or a fit
+ * without one fails, the error says why; repeated messages are logged once. */
 static int n_said;
 static void hear(void *user, const char *message) {
   (void)user;

@@ -35,11 +35,10 @@ static float *all_rows(kf_ctx *ctx, const kf_data *data) {
 }
 
 static uint64_t hash_rows(kf_ctx *ctx, kf_data *data) {
-  float *rows = all_rows(ctx, data);
+  AUTOFREE float *rows = all_rows(ctx, data);
   kf_checksum hash;
   kf_checksum_start(&hash);
   kf_checksum_add(&hash, rows, data->rows * data->dim * sizeof *rows);
-  kf_free(rows);
   kf_data_free(data);
   return kf_checksum_value(&hash);
 }
@@ -95,12 +94,11 @@ TEST(unit_length) {
     kf_synth_options options = {.seed = d, .classes = 23, .dim = dims[d], .per_class = 2};
     for (int text = 0; text < 2; text++) {
       AUTO(kf_data) *data = text ? open_text(ctx, options) : open_world(ctx, options);
-      float *rows = all_rows(ctx, data);
+      AUTOFREE float *rows = all_rows(ctx, data);
       for (uint64_t i = 0; i < data->rows; i++) {
         const float *row = rows + i * dims[d];
         assert_true(fabs(dot(row, row, dims[d]) - 1) < 2e-6);
       }
-      kf_free(rows);
     }
   }
 }
@@ -111,7 +109,7 @@ TEST(any_order) {
   AUTO(kf_ctx) *ctx = new_ctx(1, KF_ISA_AUTO);
   AUTO(kf_data) *data =
       open_world(ctx, (kf_synth_options){.classes = 11, .dim = 65, .per_class = 9});
-  float *rows = all_rows(ctx, data);
+  AUTOFREE float *rows = all_rows(ctx, data);
   float block[13 * 65];
   for (uint64_t size = 1; size <= 13; size += 3) {
     for (uint64_t end = data->rows; end > 0; end -= end < size ? end : size) {
@@ -120,7 +118,6 @@ TEST(any_order) {
       assert_memory_equal(block, rows + (end - n) * 65, n * 65 * sizeof *rows);
     }
   }
-  kf_free(rows);
 }
 
 typedef struct fetch_job {
@@ -141,9 +138,9 @@ TEST(threads_and_instruction_sets) {
   kf_synth_options options = {.seed = 5, .classes = 20, .dim = 96, .per_class = 10};
   AUTO(kf_ctx) *plain = new_ctx(1, KF_ISA_PLAIN);
   AUTO(kf_data) *data = open_world(plain, options);
-  float *expected = all_rows(plain, data);
+  AUTOFREE float *expected = all_rows(plain, data);
   size_t size = (size_t)data->rows * data->dim * sizeof *expected;
-  float *rows = kf_alloc(size, 1);
+  AUTOFREE float *rows = kf_alloc(size, 1);
   assert_non_null(rows);
   for (kf_isa isa = KF_ISA_PLAIN; isa <= KF_ISA_AMX; isa++) {
     if (!test_has_isa(isa)) continue;
@@ -153,8 +150,6 @@ TEST(threads_and_instruction_sets) {
     assert_int_equal(kf_parallel(ctx, (size_t)data->rows, fetch_one, &job), KF_OK);
     assert_memory_equal(rows, expected, size);
   }
-  kf_free(rows);
-  kf_free(expected);
 }
 
 /* These bytes are part of the interface of the generator: whoever changes them changes every
@@ -194,10 +189,8 @@ TEST(prefix) {
       open_world(ctx, (kf_synth_options){.classes = 10, .dim = 32, .per_class = 3});
   AUTO(kf_data) *many =
       open_world(ctx, (kf_synth_options){.classes = 10, .dim = 32, .per_class = 300});
-  float *a = all_rows(ctx, few), *b = all_rows(ctx, many);
+  AUTOFREE float *a = all_rows(ctx, few), *b = all_rows(ctx, many);
   assert_memory_equal(a, b, (size_t)few->rows * 32 * sizeof *a);
-  kf_free(a);
-  kf_free(b);
 }
 
 /* A billion billion rows cost nothing until they are asked for. */
@@ -264,7 +257,7 @@ TEST(cosines) {
   enum { K = 1000, D = 512 };
   AUTO(kf_ctx) *ctx = new_ctx(1, KF_ISA_AUTO);
   AUTO(kf_data) *data = open_world(ctx, (kf_synth_options){.per_class = 4});
-  float *rows = all_rows(ctx, data);
+  AUTOFREE float *rows = all_rows(ctx, data);
   double mean[D] = {0}, length2 = 0, within = 0, pairs = 0, all = 0;
   for (uint64_t i = 0; i < data->rows; i++)
     for (int j = 0; j < D; j++) mean[j] += rows[i * D + (uint64_t)j] / (double)data->rows;
@@ -277,7 +270,6 @@ TEST(cosines) {
   assert_between(sqrt(length2), 0.70, 0.75);
   assert_between(within / pairs, 0.71, 0.76);
   assert_between(all / (K - 1), 0.49, 0.58); /* a third of these pairs are relatives */
-  kf_free(rows);
 }
 
 /* Real: gap 0.872 between the means of images and texts, cosine 0.331 of the means, zero-shot 0.611
@@ -287,7 +279,7 @@ TEST(gap) {
   AUTO(kf_ctx) *ctx = new_ctx(1, KF_ISA_AUTO);
   AUTO(kf_data) *images = open_world(ctx, (kf_synth_options){.per_class = 1, .split = 1});
   AUTO(kf_data) *texts = open_text(ctx, (kf_synth_options){0});
-  float *x = all_rows(ctx, images), *t = all_rows(ctx, texts);
+  AUTOFREE float *x = all_rows(ctx, images), *t = all_rows(ctx, texts);
   double image_mean[D] = {0}, text_mean[D] = {0}, xx = 0, tt = 0, xt = 0;
   for (int i = 0; i < K; i++) {
     for (int j = 0; j < D; j++) {
@@ -313,8 +305,6 @@ TEST(gap) {
     hits += best == i;
   }
   assert_between(hits, 560, 670);
-  kf_free(x);
-  kf_free(t);
 }
 
 /* The default world with 4 rows a class, fitted and evaluated. Real: raw 0.471 and 0.729, whitened
@@ -338,7 +328,7 @@ TEST(accuracy) {
   assert_between((double)result.top5 / N, 0.77, 0.84);
   assert_true(result.top1 >= result.raw_top1 + 4 * N / 100);
 
-  float *rows = all_rows(ctx, test);
+  AUTOFREE float *rows = all_rows(ctx, test);
   static int32_t classes[N];
   assert_int_equal(kf_classify(ctx, model, rows, N, NULL, classes, NULL), KF_OK);
   int errors = 0, siblings = 0;
@@ -347,5 +337,4 @@ TEST(accuracy) {
     siblings += classes[i] != i % K && classes[i] / 10 == i % K / 10;
   }
   assert_true(siblings * 10 > errors * 6);
-  kf_free(rows);
 }

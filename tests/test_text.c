@@ -72,7 +72,7 @@ static kf_data *open_rows(kf_ctx *ctx, const float *rows, int n, const int32_t *
   return data;
 }
 
-/* By order and by labels, in all four ways of scaling. */
+/* By order and by labels, with all four scalings. */
 TEST(means_are_those_of_plain_loops) {
   AUTO(kf_ctx) *ctx = test_ctx(2, KF_ISA_AUTO);
   prompts p;
@@ -103,12 +103,12 @@ TEST(names_come_from_a_file) {
   const char *folder = test_folder(), *path = test_path(folder, "names.txt");
   prompts p;
   make_prompts(&p, 2);
-  kf_data *data = open_rows(ctx, p.rows, K * M, NULL, NULL);
+  AUTO(kf_data) *data = open_rows(ctx, p.rows, K * M, NULL, NULL);
   FILE *file = fopen(path, "w");
   assert_non_null(file);
   for (int k = 0; k < K; k++) fprintf(file, "%s\n", names[k]);
   fclose(file);
-  kf_text *text, *again;
+  AUTO(kf_text) *text = NULL, *again = NULL;
   kf_text_options o = {.per_class = M, .classes = path};
   assert_ok(ctx, kf_text_new(ctx, data, &o, &text));
   assert_string_equal(kf_text_class_name(text, 3), "ox");
@@ -116,17 +116,13 @@ TEST(names_come_from_a_file) {
 
   const char *saved = test_path(folder, "text.safetensors");
   assert_ok(ctx, kf_text_save(ctx, text, saved));
-  kf_data *read;
+  AUTO(kf_data) *read = NULL;
   assert_ok(ctx, kf_data_open(ctx, &saved, 1, NULL, &read));
   kf_text_options as_is = {.unit_rows = KF_OFF, .unit_mean = KF_OFF};
   assert_ok(ctx, kf_text_new(ctx, read, &as_is, &again));
   assert_int_equal(kf_text_classes(again), K);
   for (uint32_t k = 0; k < K; k++) assert_string_equal(kf_text_class_name(again, k), names[k]);
   assert_memory_equal(kf_text_rows(again), kf_text_rows(text), K * D * sizeof(float));
-  kf_text_free(text);
-  kf_text_free(again);
-  kf_data_free(read);
-  kf_data_free(data);
   test_remove(folder);
 }
 
@@ -135,7 +131,7 @@ TEST(what_cannot_be_averaged) {
   const char *folder = test_folder(), *path = test_path(folder, "names.txt");
   prompts p;
   make_prompts(&p, 3);
-  kf_data *plain = open_rows(ctx, p.rows, K * M, NULL, NULL);
+  AUTO(kf_data) *plain = open_rows(ctx, p.rows, K * M, NULL, NULL);
   kf_text *text = NULL;
   FILE *file = fopen(path, "w");
   assert_non_null(file);
@@ -150,19 +146,16 @@ TEST(what_cannot_be_averaged) {
   assert_error(ctx, KF_ERR_ARG, "per_class",
                kf_text_new(ctx, plain, &(kf_text_options){.classes = path}, &text));
   assert_error(ctx, KF_ERR_ARG, "", kf_text_new(ctx, NULL, NULL, &text));
-  kf_data_free(plain);
 
   for (int i = 0; i < K * M; i++) p.labels[i] = i % (K - 1); /* none for the last class */
-  kf_data *few = open_rows(ctx, p.rows, K * M, p.labels, p.names);
+  AUTO(kf_data) *few = open_rows(ctx, p.rows, K * M, p.labels, p.names);
   assert_error(ctx, KF_ERR_DATA, "class 'fox' has no text embedding",
                kf_text_new(ctx, few, NULL, &text));
-  kf_data_free(few);
 
   for (int j = 0; j < D; j++) p.rows[D + j] = -p.rows[j]; /* two rows that cancel out */
-  kf_data *none = open_rows(ctx, p.rows, 2 * K, NULL, NULL);
+  AUTO(kf_data) *none = open_rows(ctx, p.rows, 2 * K, NULL, NULL);
   assert_error(ctx, KF_ERR_DATA, "class 0 have no mean direction",
                kf_text_new(ctx, none, &(kf_text_options){.per_class = 2}, &text));
-  kf_data_free(none);
   assert_null(text);
   test_remove(folder);
 }
@@ -183,14 +176,13 @@ static setting make_setting(unsigned threads, kf_isa isa, int raw) {
   int32_t labels[K];
   uint64_t seed = 11;
   s.stats = stats_of(s.ctx, &s.w, raw);
-  kf_model *m = fit(s.ctx, s.stats, 0.3, D);
+  AUTO(kf_model) *m = fit(s.ctx, s.stats, 0.3, D);
   for (int k = 0; k < K; k++) {
     labels[k] = k;
     for (int j = 0; j < D; j++)
       rows[k * D + j] = kf_model_class_means(m)[k * D + j] + (j == 3 ? 0.8F : 0.0F) +
                         (float)(0.02 * test_normal(&seed));
   }
-  kf_model_free(m);
   AUTO(kf_data) *data = open_rows(s.ctx, rows, K, labels, NULL);
   assert_ok(s.ctx, kf_text_new(s.ctx, data, NULL, &s.text));
   return s;
@@ -357,8 +349,8 @@ static double share_right(const synth_world *w, double lambda, uint32_t dim, kf_
   return (double)(raw ? r.raw_top1 : r.top1) / (double)r.n;
 }
 
-/* Whitening at small lambda destroys zero-shot accuracy; centring each modality brings it back, and
- * so does leaving out the last dimensions, or a large lambda. */
+/* Whitening at small lambda destroys zero-shot accuracy; centring each modality restores it, and so
+ * do fewer dimensions or a large lambda. */
 TEST(collapse_and_recovery) {
   synth_world w = {.ctx = test_ctx(0, KF_ISA_AUTO)};
   kf_synth_options o = {.classes = 200, .per_class = 16};

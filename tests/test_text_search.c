@@ -1,5 +1,5 @@
-/* test_text_search.c - text as queries of galleries: what the text mean does, the report about queries
- * that look like text, the mean itself, and the reader of texts. */
+/* test_text_search.c - text as queries of galleries: what the text mean does, the report about
+ * queries that look like text, the mean itself, and the reader of texts. */
 #include "galleries.h"
 
 #define MODELS KOOFU_SOURCE_DIR "/tests/golden/models/"
@@ -103,10 +103,9 @@ static void check_text_map(const kf_model *m) {
 
 static kf_model *fit_by(const world *w, kf_method method) {
   if (method == KF_METHOD_PAPER) return fit_world(w, 0, KF_CENTRE_MEAN);
-  kf_stats *stats = stats_of(ctx, w, 0);
+  AUTO(kf_stats) *stats = stats_of(ctx, w, 0);
   kf_model *m;
   assert_ok(ctx, kf_fit_stats(ctx, stats, &(kf_fit_options){.dim = L}, &m));
-  kf_stats_free(stats);
   check_text_map(m);
   return m;
 }

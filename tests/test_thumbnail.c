@@ -1,5 +1,5 @@
-/* test_thumbnail.c - small copies of pictures: what is in the URI is the picture, shrunk and the right
- * way up; what cannot be read fails and leaves nothing. */
+/* test_thumbnail.c - small copies of pictures: what is in the URI is the picture, shrunk and the
+ * right way up; what cannot be read fails and leaves nothing. */
 #include "files.h"
 
 #include "encode/encode.h"
@@ -45,9 +45,8 @@ static uint8_t *bytes_of(const char *uri, size_t *n) {
 static kf_image decoded(const kf_thumbnail *t) {
   size_t n;
   kf_image image;
-  uint8_t *bytes = bytes_of(t->uri, &n);
+  AUTOFREE uint8_t *bytes = bytes_of(t->uri, &n);
   if (kf_image_decode(bytes, n, 0, "URI", &image, &err) != KF_OK) fail_msg("%s", err.message);
-  free(bytes);
   assert_int_equal(image.width, t->width);
   assert_int_equal(image.height, t->height);
   return image;
@@ -151,13 +150,12 @@ TEST(it_is_the_same_in_memory) {
   n = fread(bytes, 1, 1 << 20, file);
   fclose(file);
   assert_int_equal(kf_thumbnail_read(path, 9, NULL, &t, &err), KF_OK);
-  uint8_t *wanted = bytes_of(t.uri, &n_uri);
+  AUTOFREE uint8_t *wanted = bytes_of(t.uri, &n_uri);
   kf_image_bytes picture = {.bytes = bytes, .n = n};
   assert_int_equal(kf_thumbnail_new(own, &picture, 9, 0, &small), KF_OK);
   assert_int_equal(kf_bytes_size(small), n_uri);
   assert_memory_equal(kf_bytes_data(small), wanted, n_uri);
   kf_bytes_free(small);
-  free(wanted);
   kf_thumbnail_clear(&t);
   assert_int_equal(kf_thumbnail_new(own, &picture, 0, 0, &small), KF_ERR_ARG);
   assert_int_equal(kf_thumbnail_new(own, &picture, 9, 4, &small),

@@ -1,5 +1,5 @@
-/* test_tokenizer.c - tokens against those of the reference (tests/golden/make_tokenizer.py), form C by
- * what must hold of it, every length of context, and files that are not what they must be. */
+/* test_tokenizer.c - tokens against those of the reference (tests/golden/make_tokenizer.py), form C
+ * by what must hold of it, every length of context, and files that are not what they must be. */
 #include "files.h"
 
 #include "encode/tokenizer_internal.h"
@@ -29,7 +29,7 @@ static uint32_t tokenize(const kf_tokenizer *t, const char *text, size_t length,
   return n;
 }
 
-/* --- golden tokens ------------------------------------------------------------------------------ */
+/* --- golden tokens ---------------------------------------------------------------------------- */
 
 static kf_json_doc expected;
 
@@ -191,9 +191,10 @@ TEST(long_words) {
   free(tokens);
 }
 
-/* Merging as one would explain it, on texts: of all neighbours that are a merge, the first of the lowest
- * rank become one. Letters are a and o, or those of 'thexy', where 'he' is gone by the time its turn
- * comes, and what stands behind it must not notice; `symbols` ends as the tokens of the word. */
+/* Merging as one would explain it, on texts: of all neighbours that are a merge, the first of the
+ * lowest rank become one. Letters are a and o, or those of 'thexy', where 'he' is gone by the time
+ * its turn comes, and what stands behind it must not notice; `symbols` ends as the tokens of the
+ * word. */
 static const char *const naive_merges[][2] = {
     {"o", "o"},     {"oo", "oo"},    {"a", "o"},    {"ao", "o"},  {"oo", "a"},    {"a", "a"},
     {"o", "o</w>"}, {"a", "oo</w>"}, {"ooa", "oo"}, {"aa", "aa"}, {"aoo", "aoo"}, {"o", "a</w>"},
@@ -261,7 +262,7 @@ TEST(merging) {
   }
 }
 
-/* --- form C ------------------------------------------------------------------------------------- */
+/* --- form C ----------------------------------------------------------------------------------- */
 
 /* Form C of code points, through UTF-8. */
 static size_t nfc(const uint32_t *codes, size_t n, uint32_t *out) {
@@ -372,7 +373,7 @@ TEST(lower) {
   assert_memory_equal(out, right, sizeof right);
 }
 
-/* --- special tokens ------------------------------------------------------------------------------ */
+/* --- special tokens --------------------------------------------------------------------------- */
 
 /* A folder of its own with the small vocabulary, and files beside it. */
 static const char *folder_with(const char *name, const char *file, const char *content) {
@@ -450,7 +451,7 @@ TEST(specials) {
   kf_tokenizer_free(t);
 }
 
-/* --- bad files ---------------------------------------------------------------------------------- */
+/* --- bad files -------------------------------------------------------------------------------- */
 
 static void assert_not_loaded(const char *path, kf_status status, const char *text) {
   kf_tokenizer *tokenizer = NULL;

@@ -1,7 +1,7 @@
 /* test_tower.c - whole towers with random weights: against the same in f64, written as its formulas
- * are, and to the bit whatever the group, the threads and the instruction set. The heads of the golden
- * models (test_encoder.c) are smaller than a panel; those of real ones, which are taken through
- * attention by themselves and a few at a time, are here. */
+ * are, and to the bit whatever the group, the threads and the instruction set. The heads of the
+ * golden models (test_encoder.c) are smaller than a panel; those of real ones, which are taken
+ * through attention by themselves and a few at a time, are here. */
 #include "test.h"
 
 #include "encode/tower.h"

@@ -1,4 +1,4 @@
-/* test_truth.c - files that say what is right, class sets, and accuracies by them. */
+/* test_truth.c - files of correct classes, class sets, and accuracies by them. */
 #include "galleries.h"
 
 #include "score/score.h"
@@ -183,7 +183,7 @@ static const char *write_truth(const world *w, uint32_t shift) {
   return path;
 }
 
-/* By the book: the answers of kf_classify among all classes or those of a mask. */
+/* By definition: the answers of kf_classify among all classes or those of a mask. */
 static kf_eval_result naive(const kf_model *m, const world *w, const kf_truth *t, int raw,
                             const unsigned char *mask) {
   int32_t found[CLASSES];
@@ -232,13 +232,12 @@ TEST(eval_by_truth) {
 
   static const char *const some[] = {"1", "4", "5"};
   const unsigned char mask[CLASSES] = {[1] = 1, [4] = 1, [5] = 1};
-  kf_class_set *set;
+  AUTO(kf_class_set) *set = NULL;
   assert_ok(ctx, kf_class_set_new(ctx, some, 3, &set));
   check_eval(m, data, &w, t, set, mask);
   kf_eval_result r;
   assert_ok(ctx, kf_eval(ctx, m, data, &(kf_eval_options){.truth = t, .set = set}, &r));
   assert_int_equal(r.absent_classes, 2); /* 0 and 3; the others have company */
-  kf_class_set_free(set);
   kf_truth_free(t);
 
   t = must_load(write_text("short.txt", "1\n2\n"), NULL, NULL);
@@ -251,7 +250,7 @@ TEST(eval_by_truth) {
   kf_truth_free(t);
 }
 
-/* A model with names, and a truth with numbers that stand for them in another order. */
+/* A model with names, and a truth whose numbers mean them in another order. */
 TEST(truth_by_name) {
   AUTO(world) w = make_world(300, DIM, CLASSES, 1, 32);
   AUTO(kf_data) *data = data_of(w.rows, w.n, DIM, w.labels, CLASSES);
@@ -319,7 +318,7 @@ TEST(gallery_by_truth) {
       assert_true(counts.n + counts.n_absent == 160 && (counts.n_absent > 0) == with_set);
     }
   }
-  /* Leaving one out, the set says whose rows are scored. */
+  /* With leave-one-out, the set selects the rows that are scored. */
   kf_gallery_eval_options o = {.set = set};
   kf_eval_result counts;
   kf_hits hits;

@@ -2,7 +2,7 @@
  * evaluating. */
 #include "world.h"
 
-/* Numbers of classes that a model does not have, and options of a later header. */
+/* Class numbers out of range, and options of a newer header. */
 TEST(arguments_out_of_range) {
   AUTO(kf_ctx) *ctx = test_ctx(1, KF_ISA_AUTO);
   AUTO(world) w = make_world(60, 8, 3, 1, 1);
@@ -48,13 +48,12 @@ TEST(two_statistics) {
   assert_ok(ctx,
             kf_fit_stats(ctx, s, &(kf_fit_options){.method = KF_METHOD_PAPER, .between = t}, &m));
   assert_int_equal(kf_model_classes(m), 9); /* prototypes are those of S_b's classes */
-  kf_model *other;
+  AUTO(kf_model) *other = NULL;
   assert_ok(ctx, kf_fit_stats(ctx, t, paper(), &other));
   for (uint32_t k = 0; k < 9; k++) assert_int_equal(kf_model_count(m, k), kf_stats_count(t, k));
   assert_memory_equal(kf_model_class_means(m), kf_model_class_means(other), 9 * 24 * sizeof(float));
   assert_memory_equal(kf_model_mean(m), kf_model_mean(other), 24 * sizeof(double));
   assert_int_equal(m->rows, 900); /* those that S_w was made of */
-  kf_model_free(other);
   double s_w[24 * 24], s_b[24 * 24];
   assert_ok(ctx, kf_stats_scatter(ctx, s, s_w, NULL, NULL));
   assert_ok(ctx, kf_stats_scatter(ctx, t, NULL, s_b, NULL));
@@ -69,7 +68,7 @@ TEST(two_statistics) {
       kf_fit_stats(ctx, s, &(kf_fit_options){.method = KF_METHOD_PAPER, .between = raw}, &m));
 }
 
-/* z = T (x / |x| - mean), by the book. */
+/* z = T (x / |x| - mean), by definition. */
 static void map_by_hand(const kf_model *m, const float *x, int centred, double *z) {
   double norm2 = 0;
   for (uint32_t j = 0; j < m->map.dim_in; j++) norm2 += (double)x[j] * (double)x[j];
@@ -104,7 +103,7 @@ TEST(transform_rows) {
         assert_true(fabs((double)unit[i * 17 + l] - z[l] / sqrt(norm2)) < 1e-6);
       }
     }
-    /* One row alone gives the bits it has in company. */
+    /* A row alone gives the same bits as among others. */
     float alone[17];
     assert_ok(ctx, kf_transform(ctx, m, w.rows + 200 * w.dim, 1, NULL, alone));
     assert_memory_equal(alone, unit + 200 * 17, sizeof alone);
@@ -194,10 +193,10 @@ TEST(raw_norm_model) {
       z += m->map.transform[l * 20 + j] * (double)w.rows[7 * 20 + j];
     assert_true(fabs((double)out[7 * 20 + l] - z) < 1e-5 * fmax(1, fabs(z)));
   }
-  float *as_is = malloc(w.n * 20 * sizeof *as_is); /* lengths count in a raw model: they stay */
+  AUTOFREE float *as_is =
+      malloc(w.n * 20 * sizeof *as_is); /* lengths count in a raw model: they stay */
   assert_ok(ctx, kf_transform(ctx, m, w.rows, w.n, NULL, as_is));
   assert_memory_equal(as_is, out, w.n * 20 * sizeof *out);
-  free(as_is);
   int32_t by_default[600], euclidean[600];
   assert_ok(ctx, kf_classify(ctx, m, w.rows, w.n, NULL, by_default, NULL));
   assert_ok(ctx,
@@ -281,22 +280,19 @@ TEST(another_class) {
   AUTO(kf_model) *whole = fit(ctx, all, 0.3, 10);
   assert_memory_equal(kf_model_class_means(more) + 5 * 20, kf_model_class_means(whole) + 5 * 20,
                       20 * sizeof(float));
-  /* Bad rows that are skipped leave no trace. */
-  float *spoilt = calloc((kept + 2) * 20, sizeof *spoilt);
+  /* Skipped bad rows change nothing. */
+  AUTOFREE float *spoilt = calloc((kept + 2) * 20, sizeof *spoilt);
   memcpy(spoilt + 20, left,
          kept * 20 * sizeof *left); /* a row of zeros before, one of NaN behind */
   for (int j = 0; j < 20; j++) spoilt[(kept + 1) * 20 + (uint64_t)j] = NAN;
-  kf_data *lenient;
-  kf_model *same;
+  AUTO(kf_data) *lenient = NULL;
+  AUTO(kf_model) *same = NULL;
   assert_ok(ctx, kf_data_open_memory(ctx, spoilt, kept + 2, 20, NULL, NULL, 0, &lenient));
   assert_error(ctx, KF_ERR_DATA, "row 0", kf_model_new_with_class(ctx, m, "new", lenient, &same));
   lenient->skip_bad = true;
   assert_ok(ctx, kf_model_new_with_class(ctx, m, "new", lenient, &same));
   assert_int_equal(kf_model_count(same, 5), kept);
   assert_memory_equal(kf_model_prototypes(same), kf_model_prototypes(more), 6 * 10 * sizeof(float));
-  kf_model_free(same);
-  kf_data_free(lenient);
-  free(spoilt);
   kf_model *none;
   assert_error(ctx, KF_ERR_ARG, "'new' is already",
                kf_model_new_with_class(ctx, more, "new", samples, &none));
@@ -355,7 +351,7 @@ TEST(classes_match_by_name) {
   kf_data_free(data);
 }
 
-/* Names on one side and numbers on the other cannot be matched, and are not guessed. */
+/* Names on one side and numbers on the other are not matched. */
 TEST(names_against_numbers) {
   AUTO(kf_ctx) *ctx = test_ctx(1, KF_ISA_AUTO);
   AUTO(world) w = make_world(300, 10, 3, 1, 4);

@@ -3,7 +3,7 @@
 
 /* --- votes ----------------------------------------------------------------------------------- */
 
-/* Points on a line, so that the order of neighbours can be seen. */
+/* Points on a line, so the order of neighbours is obvious. */
 static kf_gallery *line(const float *at_x, const int32_t *labels, uint64_t n) {
   return plain_gallery(at_x, n, 1, labels, KF_METRIC_EUCLIDEAN);
 }
@@ -29,7 +29,7 @@ TEST(ties) {
   }
 }
 
-/* Neighbours without labels do not vote, and a class wins over none. */
+/* Neighbours without labels do not vote; any class beats none. */
 TEST(unlabelled_neighbours) {
   static const float x[] = {1, 2, 3, 4};
   static const int32_t labels[] = {-1, -1, 5, 5};
@@ -47,7 +47,7 @@ TEST(unlabelled_neighbours) {
   assert_true(votes == 1);
 }
 
-/* Two neighbours never change what the nearest one says. */
+/* The second neighbour never changes the answer of the first. */
 TEST(two_is_one) {
   AUTO(world) w = make_world(200, DIM, CLASSES, 1, 21), q = make_world(150, DIM, CLASSES, 1, 22);
   AUTO(kf_gallery) *g = plain_gallery(w.rows, w.n, DIM, w.labels, KF_METRIC_COSINE);
@@ -61,7 +61,7 @@ TEST(two_is_one) {
   }
 }
 
-/* Votes of one query by the book; temperature 0: each counts 1. */
+/* Votes of one query by definition; temperature 0: each counts 1. */
 static void naive_votes(const kf_gallery *g, const int64_t *rows, const double *scores, uint32_t k,
                         double temperature, double *votes) {
   for (uint32_t c = 0; c < CLASSES; c++) votes[c] = 0;
@@ -191,7 +191,7 @@ TEST(several_k) {
   free_world(&all);
 }
 
-/* Rows of every kind: known by another number, absent, without a label, bad. */
+/* Rows of every kind: numbered differently, absent, unlabelled, bad. */
 TEST(counts_of_rows) {
   static const float x[] = {1, 2, 3, 10, 11, 12};
   static const int32_t labels[] = {0, 0, 0, 1, 1, -1};
@@ -269,7 +269,7 @@ TEST(nothing_to_score) {
   for (int i = 0; i < 6; i++) kf_data_free(all[i]);
 }
 
-/* Leave one out, by hand on a line: a class of one row is always missed. */
+/* Leave-one-out by hand on a line: a class of one row is always missed. */
 TEST(score_itself) {
   static const float x[] = {1, 2, 3.5f, 10, 11, 12.5f, 5, 20};
   static const int32_t labels[] = {0, 0, 0, 1, 1, 1, 2, -1};

@@ -1,5 +1,5 @@
-/* thread_ranks.h - ranks that are threads of one process: a communicator without MPI, and a runner of
- * sessions, each of which must give the same bytes on every rank. */
+/* thread_ranks.h - ranks that are threads of one process: a communicator without MPI, and a runner
+ * of sessions, each of which must give the same bytes on every rank. */
 #ifndef KF_THREAD_RANKS_H
 #define KF_THREAD_RANKS_H
 
@@ -12,10 +12,10 @@
 typedef struct thread_group {
   uint32_t size;
   pthread_barrier_t barrier;
-  void *shown[MOST_RANKS]; /* what each rank shows the others */
-  pthread_mutex_t lock;    /* of what follows */
+  void *shown[MOST_RANKS]; /* the buffer that each rank lets the others read */
+  pthread_mutex_t lock;    /* of all that follows */
   uint64_t stage[MOST_RANKS], done[MOST_RANKS];
-  uint32_t failed; /* 1 + the lowest rank that has; 0: none */
+  uint32_t failed; /* 1 + the lowest rank that failed; 0: none */
 } thread_group;
 
 typedef struct thread_rank {
@@ -23,8 +23,8 @@ typedef struct thread_rank {
   uint32_t rank;
   kf_comm comm;
   uint64_t steps;   /* calls so far */
-  uint64_t fail;    /* the call, from 1, that fails; 0: none */
-  uint64_t brought; /* bytes to one rank alone, by this one */
+  uint64_t fail;    /* the number, from 1, of the call that fails; 0: none */
+  uint64_t brought; /* bytes that this rank sent to a single rank */
 } thread_rank;
 
 static inline int thread_step(thread_rank *r) { return ++r->steps == r->fail; }
@@ -94,9 +94,9 @@ static inline uint32_t thread_progress(void *self, uint64_t stage, uint64_t done
   return failed;
 }
 
-/* --- sessions ------------------------------------------------------------------------------------ */
+/* --- sessions --------------------------------------------------------------------------------- */
 
-/* What a session has found: any bytes. */
+/* The results of a session, as bytes. */
 typedef struct session_log {
   unsigned char *bytes;
   size_t n, room;
@@ -112,7 +112,7 @@ static inline void note(session_log *log, const void *bytes, size_t n) {
 }
 #define NOTE(log, value) note(log, &(value), sizeof(value))
 
-/* Objects that are freed when the session ends, also if it fails. */
+/* Objects freed at the end of a session, even if it fails. */
 typedef struct kept_objects {
   struct {
     void *object;
@@ -144,7 +144,7 @@ KEPT(text)
 KEPT(verdicts)
 
 typedef struct session {
-  /* Runs on a thread of its own: no assertions. */
+  /* Runs on its own thread: no assertions. */
   kf_status (*run)(kf_ctx *ctx, void *argument, session_log *log);
   void *argument;
   thread_rank rank;
@@ -155,7 +155,7 @@ typedef struct session {
   char message[512];
 } session;
 
-/* The devices of ranks; NULL: auto. A session that runs alone is on the CPU then. */
+/* The devices of ranks; NULL: auto. If set, a session that runs alone uses the CPU. */
 static const char *ranks_device, *ranks_plugin;
 
 static inline void *session_main(void *argument) {
@@ -168,7 +168,7 @@ static inline void *session_main(void *argument) {
   s->status = kf_ctx_new(&options, &ctx);
   if (s->status == KF_OK) s->status = s->run(ctx, s->argument, &s->log);
   snprintf(s->message, sizeof s->message, "%s", kf_errmsg(ctx));
-  if (ctx != NULL) { /* a rank that fails alone tells the others */
+  if (ctx != NULL) { /* if only this rank failed, it tells the others */
     kf_status agreed = kf_agree(ctx, s->status, s->status != KF_OK ? s->message : NULL);
     if (agreed != KF_OK) snprintf(s->message, sizeof s->message, "%s", kf_errmsg(ctx));
     s->status = agreed;
@@ -177,7 +177,7 @@ static inline void *session_main(void *argument) {
   return NULL;
 }
 
-/* Runs a session on all ranks; ranks have one and two threads in turn, and different kernels. */
+/* Runs a session on all ranks, which have one or two threads in turn; rank 1 uses plain kernels. */
 static inline void run_ranks(session *sessions, uint32_t size,
                              kf_status (*run)(kf_ctx *ctx, void *argument, session_log *log),
                              void *argument) {
@@ -216,25 +216,53 @@ static inline void run_alone(session *s,
   session_main(s);
 }
 
-/* The session gives the same bytes on 2, 3, 4 and 7 ranks as alone. */
-static inline void assert_same_on_ranks(kf_status (*run)(kf_ctx *, void *, session_log *),
-                                        void *argument) {
-  static const uint32_t sizes[] = {1, 2, 3, 4, 7};
-  session alone, of[MOST_RANKS] = {{0}};
+static inline void clear_log(session_log *log) { free(log->bytes); }
+AUTO_STRUCT(session_log, clear_log)
+
+/* The results of a session without ranks. */
+static inline session_log found_alone(kf_status (*run)(kf_ctx *, void *, session_log *),
+                                      void *argument) {
+  session alone;
   run_alone(&alone, run, argument);
   if (alone.status != KF_OK) fail_msg("alone: %s", alone.message);
   assert_true(alone.log.n > 0);
-  for (size_t t = 0; t < sizeof sizes / sizeof *sizes; t++) {
-    run_ranks(of, sizes[t], run, argument);
-    for (uint32_t i = 0; i < sizes[t]; i++) {
-      if (of[i].status != KF_OK) fail_msg("rank %u of %u: %s", i, sizes[t], of[i].message);
-      assert_int_equal(of[i].log.n, alone.log.n);
-      if (memcmp(of[i].log.bytes, alone.log.bytes, alone.log.n) != 0)
-        fail_msg("rank %u of %u has other bytes", i, sizes[t]);
-      free(of[i].log.bytes);
-    }
+  return alone.log;
+}
+
+/* Each of n ranks must give these results. */
+static inline void assert_found(uint32_t n, kf_status (*run)(kf_ctx *, void *, session_log *),
+                                void *argument, const session_log *wanted) {
+  session of[MOST_RANKS] = {{0}};
+  run_ranks(of, n, run, argument);
+  for (uint32_t i = 0; i < n; i++) {
+    if (of[i].status != KF_OK) fail_msg("rank %u of %u: %s", i, n, of[i].message);
+    assert_int_equal(of[i].log.n, wanted->n);
+    if (memcmp(of[i].log.bytes, wanted->bytes, wanted->n) != 0)
+      fail_msg("rank %u of %u has other bytes", i, n);
+    free(of[i].log.bytes);
   }
-  free(alone.log.bytes);
+}
+
+/* Each of n ranks must fail with this status and the same message, which holds the text. */
+static inline void assert_fail(uint32_t n, kf_status (*run)(kf_ctx *, void *, session_log *),
+                               void *argument, kf_status status, const char *text) {
+  session of[MOST_RANKS] = {{0}};
+  run_ranks(of, n, run, argument);
+  for (uint32_t i = 0; i < n; i++) {
+    assert_int_equal(of[i].status, status);
+    if (strstr(of[i].message, text) == NULL) fail_msg("rank %u: %s", i, of[i].message);
+    assert_string_equal(of[i].message, of[0].message);
+    free(of[i].log.bytes);
+  }
+}
+
+/* The session must give the same results on 1, 2, 3, 4 and 7 ranks as without ranks. */
+static inline void assert_same_on_ranks(kf_status (*run)(kf_ctx *, void *, session_log *),
+                                        void *argument) {
+  static const uint32_t sizes[] = {1, 2, 3, 4, 7};
+  AUTO(session_log) alone = found_alone(run, argument);
+  for (size_t t = 0; t < sizeof sizes / sizeof *sizes; t++)
+    assert_found(sizes[t], run, argument, &alone);
 }
 
 #endif

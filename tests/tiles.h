@@ -1,4 +1,4 @@
-/* tiles.h - the checks of a moment kernel against the definition, shared by test_kernel.c (real
+/* tiles.h - compares a moment kernel with its definition, shared by test_kernel.c (real
  * instructions) and test_amx.c (emulated tiles). */
 #ifndef KF_TEST_TILES_H
 #define KF_TEST_TILES_H
@@ -10,10 +10,10 @@
 /* The tile of panels p and q over n rows of x[n][dim], against the definition. */
 static inline void check_tiles(const kf_moment_kernel *m, const int32_t *x, size_t n, size_t dim) {
   size_t panels = (dim + m->edge - 1) / m->edge;
-  char *packed = kf_alloc(panels, m->panel_size);
-  int64_t *sums = kf_alloc(m->edge * m->edge, sizeof *sums);
+  AUTOFREE char *packed = kf_alloc(panels, m->panel_size);
+  AUTOFREE int64_t *sums = kf_alloc(m->edge * m->edge, sizeof *sums);
   assert_true(packed != NULL && sums != NULL);
-  memset(packed, 0x5a, panels * m->panel_size); /* what is not packed must not be read */
+  memset(packed, 0x5a, panels * m->panel_size); /* the kernel must not read what was not packed */
   for (size_t p = 0; p < panels; p++) {
     size_t cut = n / 3 / m->step * m->step; /* in two pieces */
     m->pack(x, cut, dim, p, 0, packed + p * m->panel_size);
@@ -36,8 +36,6 @@ static inline void check_tiles(const kf_moment_kernel *m, const int32_t *x, size
         }
     }
   if (m->end != NULL) m->end();
-  kf_free(packed);
-  kf_free(sums);
 }
 
 static inline void check_random_tiles(const kf_moment_kernel *m) {
@@ -47,16 +45,15 @@ static inline void check_random_tiles(const kf_moment_kernel *m) {
   for (size_t d = 0; d < 4; d++)
     for (size_t r = 0; r < sizeof rows / sizeof *rows; r++) {
       size_t n = rows[r] < m->rows ? rows[r] : m->rows, dim = dims[d];
-      int32_t *x = kf_alloc(n * dim, sizeof *x);
+      AUTOFREE int32_t *x = kf_alloc(n * dim, sizeof *x);
       uint64_t seed = d * 100 + r;
       for (size_t i = 0; i < n * dim; i++)
         x[i] = (int32_t)(test_random(&seed) % (2u * KF_FIXED_ONE + 1)) - KF_FIXED_ONE;
       check_tiles(m, x, n, dim);
-      kf_free(x);
     }
 }
 
-/* Values at which a digit or a partial sum would be the first to overflow. */
+/* The values at which a digit or a partial sum overflows first. */
 static inline void check_extreme_tiles(const kf_moment_kernel *m) {
   const int32_t values[] = {KF_FIXED_ONE,
                             -KF_FIXED_ONE,
@@ -75,13 +72,12 @@ static inline void check_extreme_tiles(const kf_moment_kernel *m) {
                             (1 << 12) - 2049,
                             0};
   size_t dim = 33;
-  int32_t *x = kf_alloc(m->rows * dim, sizeof *x);
+  AUTOFREE int32_t *x = kf_alloc(m->rows * dim, sizeof *x);
   for (size_t v = 0; v < sizeof values / sizeof *values; v++)
     for (int alternate = 0; alternate < 2; alternate++) {
       for (size_t i = 0; i < m->rows * dim; i++) x[i] = alternate && i % 2 ? -values[v] : values[v];
       check_tiles(m, x, m->rows, dim);
     }
-  kf_free(x);
 }
 
 #endif

@@ -1,8 +1,8 @@
 /* tokenize_tool.c - the tokenizer for scripts: tokenize_tool FOLDER CONTEXT [time] <TEXTS
  *
- * Texts end in NUL; a byte 1 stands before each (so that a text may be empty). Prints a line of tokens
- * for each, or 'error MESSAGE'. A text that holds NUL is written with NUL as 2 2 and 2 as 2 3.
- * With 'time' nothing is printed but texts per second. */
+ * Texts end in NUL; a byte 1 stands before each (so that a text may be empty). Prints a line of
+ * tokens for each, or 'error MESSAGE'. A text that holds NUL is written with NUL as 2 2 and 2 as 2
+ * 3. With 'time' nothing is printed but texts per second. */
 #include "encode/tokenizer.h"
 
 #include <stdlib.h>

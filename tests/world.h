@@ -1,4 +1,4 @@
-/* world.h - small labelled worlds and the fits of them, shared by the tests of the model. */
+/* world.h - small labelled data sets, their statistics and models, for many tests. */
 #ifndef KF_TEST_WORLD_H
 #define KF_TEST_WORLD_H
 
@@ -34,7 +34,7 @@ static inline world make_world(uint64_t n, uint32_t dim, uint32_t classes, doubl
   return w;
 }
 
-/* Turns all rows by one dense orthogonal matrix, so that no column is an axis of the noise. */
+/* Rotates all rows by a dense orthogonal matrix, so that no column is an axis of the noise. */
 static inline void mix(world *w, uint64_t seed) {
   AUTOFREE double *u = malloc(w->dim * sizeof *u);
   for (int reflection = 0; reflection < 3; reflection++) {

@@ -13,7 +13,8 @@ import sys
 import tempfile
 
 RAW = .6107
-# multiple of the mean eigenvalue, accuracy without centring, with each modality centred on its own mean
+# multiple of the mean eigenvalue, accuracy without centring, with each modality centred on its own
+# mean
 WHITENED = [("0.1x", .0077, .4987), ("1x", .3973, .5787), ("10x", .6137, .5937)]
 # dimensions at 0.3x, without centring: the paper's recovery; with centring
 REDUCED = [(512, .0823, .5513), (384, .3757, .5610), (256, .4773, .5543), (192, .4933, .5390), (128, .4627, .5147)]

@@ -37,6 +37,6 @@ fi
 
 export TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1
 build build-tsan thread
-(cd build-tsan && ctest --output-on-failure -j "$jobs" -R '^unit\.(base|file|stats|model|use|synth|gallery_search|votes|truth|judging|search_random|parquet|comm|device_search|device_stats|device_use|loo|ranks|choose|sweep|fuse|text|shots|encoder|embed|recipe)$|^serve\.(answers|changes|hostile|refusals)$|^example\.')
+(cd build-tsan && ctest --output-on-failure -j "$jobs" -R '^unit\.(base|file|stats|model|use|synth|gallery_search|votes|truth|judging|search_random|parquet|comm|device_search|device_stats|device_use|left_out|hits|ranks|choose|sweep|fuse|text|shots|encoder|embed|recipe)$|^serve\.(answers|changes|hostile|refusals)$|^example\.')
 python=$(sed -n 's/^KOOFU_PYTHON:FILEPATH=//p' build-tsan/CMakeCache.txt)
 "$python" tests/cli/run.py build-tsan/koofu same_bytes

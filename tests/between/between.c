@@ -1,5 +1,5 @@
-/* between.c - passes everything on to another plug-in, but for how many devices there are, and for faults. Without
- * spoil.cu, as with the plain twin, faults are only said to have happened. */
+/* between.c - passes everything on to another plug-in, but for how many devices there are, and for
+ * faults. Without spoil.cu, as with the plain twin, faults are only said to have happened. */
 #include "between/between.h"
 
 #include <dlfcn.h>

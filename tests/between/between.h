@@ -1,6 +1,6 @@
-/* between.h - a plug-in that stands between the library and another one, KOOFU_BETWEEN, for what no single
- * healthy GPU shows: it offers each GPU several times, and has one fail or run out of memory for real.
- * libkoofu-between.so shows what to do as `kf_between`. */
+/* between.h - a plug-in that stands between the library and another one, KOOFU_BETWEEN, for what no
+ * single healthy GPU shows: it offers each GPU several times, and has one fail or run out of memory
+ * for real. libkoofu-between.so shows what to do as `kf_between`. */
 #ifndef KF_BETWEEN_H
 #define KF_BETWEEN_H
 

@@ -1,5 +1,6 @@
 """Shared by the command-line tests: a program, a temporary folder, and checks that explain themselves."""
 
+import importlib
 import os
 import resource
 import shutil
@@ -208,6 +209,21 @@ def run_all(program, wanted):
     if failed or passed + skipped == 0:
         return 1
     return 0 if passed else 77
+
+
+def main(here, usage):
+    """The tests of the files test_*.py in a folder, as the command line has them; a status."""
+    words = sys.argv[1:]
+    if not words or not os.access(words[0], os.X_OK):
+        sys.exit(usage)
+    known = sorted(name for name in os.listdir(here) if name.startswith("test_") and name.endswith(".py"))
+    files = [word for word in words[1:] if word.endswith(".py")]
+    for file in files:
+        if file not in known:
+            sys.exit(f"run.py: no {file} in {here}")
+    for file in files or known:
+        importlib.import_module(file[:-3])
+    return run_all(os.path.abspath(words[0]), [word for word in words[1:] if word not in files])
 
 
 signal.signal(signal.SIGPIPE, signal.SIG_DFL)

@@ -41,7 +41,7 @@ def lambda_is_chosen_by_default(box):
 
 @test
 def few_rows_of_many_classes(box):
-    """Hits are counted in 2^24 scores of a row and a class at most, but in 1,000 rows at least."""
+    """Hits are counted for 2^24 pairs of a row and a class, but for 1,000 rows at least."""
     box.works("synth", "--classes", 30000, "--dim", 16, "--per-class", 2, "-o", "train.safetensors", "-q")
     said = box.works("fit", "train.safetensors", "--method", "paper", "-o", "a.safetensors").err
     check("of 1,000 rows left out in turn" in said, said)

@@ -11,7 +11,8 @@ import unicodedata
 from harness import BAD_DATA, IO, USAGE, check, equal, test
 from files import data_set, f32, i32, npy, safetensors, world
 
-# C1 controls, overrides and isolates of direction, no width, line ends, tags: none of it may come out as it is.
+# C1 controls, overrides and isolates of direction, no width, line ends, tags: none of it may come
+# out as it is.
 EVIL = ["\x9b31m\x85", "fox\u202exof\u2066", "do\u200bg\u200e\u2028\ufeff\U000e0041"]
 SHOWN = [r"\u{9b}31m\u{85}", r"fox\u{202e}xof\u{2066}", r"do\u{200b}g\u{200e}\u{2028}\u{feff}\u{e0041}"]
 

@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
-"""Two ranks of one thread beside one rank of two threads: statistics and search.
+"""Two ranks of one thread compared with one rank of two threads: statistics and search.
 
-usage: efficiency.py KOOFU KOOFU-MPI FOLDER [--rows N] [--gallery N] [--repeat N] [--mpirun PROGRAM] [--floor RATIO]
-                     [--by wall|cpu] [--keep]
+usage: efficiency.py KOOFU KOOFU-MPI FOLDER [--rows N] [--gallery N] [--repeat N] [--mpirun PROGRAM]
+                     [--floor RATIO] [--by wall|cpu] [--keep]
 
-Makes synthetic rows of 768 columns in FOLDER (2.4 GB for the default of 1,281,000 in f16 and a gallery of 256,000), which
-it removes at the end unless told to --keep them. Prints medians over interleaved runs: seconds of wall time and of
-processors with their ranges, the ratios, and the reduction's volume and share of the time, which is what 1,000 rows take
-longer on two ranks than on one. On a busy machine only processor time means something. --floor: status 1 if a ratio, by
-wall time unless --by says otherwise, is below this. About two minutes on two quiet processors.
+Makes synthetic rows of 768 columns in FOLDER (2.4 GB for the default of 1,281,000 in f16 and a
+gallery of 256,000), and removes them at the end unless told to --keep them. Prints medians over
+interleaved runs: wall and processor seconds with their ranges, their ratios, and the volume and
+share of time of the reduction, which is the extra time that 1,000 rows take on two ranks. On a busy
+machine only processor time means something. --floor: status 1 if a ratio, by wall time unless --by
+says otherwise, is lower. About two minutes on two quiet cores.
 """
 
 import argparse

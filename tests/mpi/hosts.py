@@ -1,7 +1,7 @@
-"""Three hosts that are network namespaces of this machine, with real TCP between them, as root.
+"""Three hosts as network namespaces of this machine, with real TCP between them; needs root.
 
-Each has a name and an address of its own; the second and third also have numbers of processes and a folder PRIVATE of
-their own. A bridge in a fourth namespace joins them, and can cut one off.
+Each has its own name and address; the second and third also have process numbers and a folder
+PRIVATE of their own. A bridge in a fourth namespace connects them, and can cut one off.
 """
 
 import os

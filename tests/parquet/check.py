@@ -3,9 +3,9 @@
 
     tools/test_parquet.sh BUILD
 
-In: tables with embeddings, labels and ids, made with every codec, version, encoding and list type the programs have, with
-nulls, structs, many row groups and pages, at several sizes. What koofu converts must be the rows that Arrow reads.
-Out: what koofu writes is read back by all four.
+In: tables with embeddings, labels and ids, with every codec, version, encoding and list type of the
+programs, with nulls, structs, many row groups and pages, at several sizes. koofu must convert them
+to the rows that Arrow reads. Out: all four read what koofu writes.
 """
 
 import itertools

@@ -1,16 +1,17 @@
 #!/usr/bin/env python3
-"""How fast koofu reads .parquet files as four programs write them by default, beside .npy files with the same rows.
+"""How fast koofu reads .parquet files as four programs write them by default, compared with .npy.
 
     tools/test_parquet.sh BUILD --speed [MILLIONS]    (1 by default)
 
-Rows of 64 f32, a million in each file, with labels in a file of their own. For each program, `koofu convert`, which
-does little but read and write, and `koofu stats`, which computes, run on .npy and .parquet in turn, five times. What
-counts is processor time, of all threads: the ratio of two runs that follow each other, and the median of these. Fails
-below a floor, or above a gibibyte of memory.
+Rows of 64 f32, a million in each file, with labels in a separate file. For each program, `koofu
+convert`, which does little but read and write, and `koofu stats`, which computes, run on .npy and
+.parquet in turn, five times. The result is the median ratio of processor time, of all threads, of
+two consecutive runs. Fails below a floor, or above a gibibyte of memory.
 
-DuckDB's large pages are unpacked into memory that the system clears first, so its floor is lower, and a busy machine may
-miss it. Zstandard, which polars takes by default, has a floor of its own. libzstd unpacks these rows at 1.4 GB/s, which alone
-takes as long as statistics of a .npy do, and longer than `convert` takes for one.
+DuckDB's large pages are unpacked into memory that the system clears first, so its floor is lower,
+and a busy machine may miss it. Zstandard, the default of polars, has its own floor: libzstd unpacks
+these rows at 1.4 GB/s, which alone takes as long as statistics of a .npy, and longer than
+`convert`.
 """
 
 import pathlib

@@ -1,5 +1,5 @@
-/* cmocka.h - the part of cmocka that the tests of devices use, for GPU machines on which nothing can be
- * installed. tests/devices/CMakeLists.txt takes the real one where it is there. */
+/* cmocka.h - the part of cmocka that the tests of devices use, for GPU machines on which nothing
+ * can be installed. tests/devices/CMakeLists.txt takes the real one where it is there. */
 #ifndef KF_PLAIN_CMOCKA_H
 #define KF_PLAIN_CMOCKA_H
 

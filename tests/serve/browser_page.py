@@ -1,4 +1,4 @@
-"""What a person does with the page of koofu serve, in a headless Chromium; and checks of what that person can perceive."""
+"""The page of koofu serve in a headless Chromium: a user's actions, and checks of what is seen."""
 
 import glob
 import json
@@ -71,7 +71,8 @@ class Page:
         self.tab, self.url, self.axe = tab, url, axe
         self.host = url.split("//")[1].rstrip("/")
         self.where = ""
-        # What the console may say: Chromium's advice, since the tests read pixels; tests add the errors they cause.
+        # What the console may say: Chromium's advice, since the tests read pixels; tests add the
+        # errors they cause.
         self.expected = ["willReadFrequently"]
 
     def open(self, place, width, height, scheme="light", still=False):

@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
 """The page of koofu serve in a real browser: every gesture, on a desktop and on a phone.
 
-usage: browser_run.py path/to/koofu [part of a test's name ...]; skipped (77) without Chromium or without koofu serve.
-KOOFU_AXE: a folder that holds axe.min.js somewhere, for its checks as well. KOOFU_SHOTS: a folder for screenshots.
+usage: browser_run.py path/to/koofu [part of a test's name ...]
+
+Skipped (77) without Chromium or without koofu serve. KOOFU_AXE: a folder that contains axe.min.js,
+to run its checks too. KOOFU_SHOTS: a folder for screenshots.
 """
 
 import os

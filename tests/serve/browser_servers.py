@@ -1,4 +1,4 @@
-"""Servers for the tests of the page: the demo, a world of pictures with a tiny encoder, a model alone, a token."""
+"""Servers for the tests of the page: the demo, a gallery of pictures, a model alone, a token."""
 
 import os
 import random

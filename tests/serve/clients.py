@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Clients of others: openai, tritonclient, prometheus_client and schemathesis (2,000 cases over /openapi.json).
+"""Clients by others: openai, tritonclient, prometheus_client and schemathesis (2,000 cases).
 
 usage: clients.py path/to/koofu [CASES]   (with a Python that has them: tools/test_serve.sh)
 """

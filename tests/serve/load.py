@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
-"""The server under load: 200 connections with mixed requests, single rows over 1,000 classes, searches beside the library's.
+"""The server under load: 200 connections with mixed requests, single rows over 1,000 classes,
+searches.
 
 usage: load.py path/to/koofu path/to/serve_load SECONDS [--floors]
 
-Fails if there is an error other than 429 or memory grows. Rates and latencies are told, and judged with --floors alone, for
-a quiet machine: 5,000 single rows a second, and searches within 1.5 times the library's own time (serve_latency).
+Fails on an error other than 429, or if memory grows. Prints rates and latencies, and fails by them
+only with --floors, on a quiet machine: 5,000 single rows a second, and searches within 1.5 times
+the library's own time (serve_latency).
 """
 
 import json

@@ -6,7 +6,6 @@ usage: run.py path/to/koofu [test_FILE.py ...] [part of a test's name ...] [-par
 Everything else is as in tests/cli/run.py. KOOFU_SERVE_LONG=1 in the environment: the long forms, as `make test-serve` has them.
 """
 
-import importlib
 import os
 import signal
 import sys
@@ -20,19 +19,5 @@ import harness
 
 signal.signal(signal.SIGPIPE, signal.SIG_IGN)  # servers end connections
 
-
-def main(words):
-    if not words or not os.access(words[0], os.X_OK):
-        sys.exit(__doc__)
-    known = sorted(name for name in os.listdir(HERE) if name.startswith("test_") and name.endswith(".py"))
-    files = [word for word in words[1:] if word.endswith(".py")]
-    for file in files:
-        if file not in known:
-            sys.exit(f"run.py: no {file} in {HERE}")
-    for file in files or known:
-        importlib.import_module(file[:-3])
-    return harness.run_all(os.path.abspath(words[0]), [word for word in words[1:] if word not in files])
-
-
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(harness.main(HERE, __doc__))

@@ -101,7 +101,7 @@ static atomic_int met;
 static atomic_long counts[N_KINDS];
 static atomic_long any_count;
 
-/* --- when -------------------------------------------------------------------------------------- */
+/* --- when ------------------------------------------------------------------------------------- */
 
 static int is_due(long number) {
   return number == fault.at || (fault.for_good && number > fault.at);
@@ -146,7 +146,7 @@ static long number_from(const char *name) {
   return text != NULL ? strtol(text, NULL, 10) : 0;
 }
 
-/* --- the functions themselves ------------------------------------------------------------------ */
+/* --- the functions themselves ----------------------------------------------------------------- */
 
 #define NEXT(name) (__extension__(__typeof__(&name)) next(#name))
 
@@ -325,7 +325,7 @@ SHOWN int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, vo
                                     : NEXT(pthread_create)(thread, attributes, run, argument);
 }
 
-/* --- streams ----------------------------------------------------------------------------------- */
+/* --- streams ---------------------------------------------------------------------------------- */
 
 enum { MAX_STREAMS = 64 };
 static struct {
@@ -398,7 +398,7 @@ SHOWN int fileno(FILE *stream) {
   return fd >= 0 ? fd : NEXT(fileno)(stream);
 }
 
-/* --- begin and end ----------------------------------------------------------------------------- */
+/* --- begin and end ---------------------------------------------------------------------------- */
 
 static int kind_from(const char *name) {
   if (name == NULL) return NONE;

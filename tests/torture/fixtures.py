@@ -1,4 +1,4 @@
-"""The files that all sessions read: made once for a run, by the program itself and by hand, as small as they can be."""
+"""The inputs of all sessions: made once per run, by the program and by hand, as small as possible."""
 
 import gzip
 import io

@@ -1,7 +1,7 @@
-"""Runs the program in a folder of its own and says by rule whether what it did is allowed.
+"""Runs the program in a folder of its own and judges the outcome by rules.
 
-No output is recorded anywhere: a session is run once as a reference, and every other run of it must end like that one
-or fail in the way that koofu promises (docs/reliability.md).
+No output is stored: a session is run once as a reference, and every other run of it must end like
+the reference or fail in the way that docs/reliability.md promises.
 """
 
 import os
@@ -16,13 +16,15 @@ import time
 OK, INTERNAL, USAGE, BAD_DATA, IO = range(5)
 STATUSES = (OK, INTERNAL, USAGE, BAD_DATA, IO)
 SECONDS = 120  # a run that takes longer hangs; the sessions take milliseconds, on a machine that does nothing else
-# What docs/reliability.md calls `.NAME.NUMBER.part` and `.old`, which may be a folder, and an array unpacked where files cannot be without names.
+# What docs/reliability.md calls `.NAME.NUMBER.part` and `.old`, which may be a folder, and an array
+# unpacked where files cannot be without names.
 LITTER = re.compile(r"\.[^/]*\.[0-9a-f]{16}\.(?:part|old)(?:$|/)|/\.koofu-\w{6}$|\.changes/$")
 SANITIZER = re.compile(rb"ERROR: \w*Sanitizer|runtime error:|WARNING: \w*Sanitizer|LeakSanitizer")
 # What differs from run to run: times and rates.
 VARYING = re.compile(rb'"(load_seconds|search_seconds|queries_per_second|candidates_per_query|seconds)": [^,}]*')
 TIMES = re.compile(rb"\(?\b\d[\d.,]*(?: |&nbsp;)?(?:s|ms|min|rows/s|pictures/s|queries/s|texts/s)\b\)?")
-# Characters that change what a terminal shows around them: controls, and those of bidirectional text.
+# Characters that change what a terminal shows around them: controls, and those of bidirectional
+# text.
 UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\u2028\u2029]")
 
 

@@ -1,7 +1,8 @@
-"""Changes to files that keep enough of their structure for the checks behind the first ones to be reached.
+"""Changes to files that keep enough structure to get past the first checks.
 
-mutate(kind, content, rng) gives (name of the change, new content, must): `must` is True if koofu promises to refuse the
-result, None if it may also be taken. Checksums are made right again, unless the change is meant as damage.
+mutate(kind, content, rng) gives (name of the change, new content, must): `must` is True if koofu
+must refuse the result, None if it may also accept it. Checksums are corrected, unless the change is
+meant as damage.
 """
 
 import json

@@ -1,11 +1,12 @@
 """Part 'faults': each call of each session fails, once and then for good.
 
-A case is faults:SESSION:WORLD:KIND:HOW:MODE:N. WORLD is 'unnamed' or 'named' (a file system without O_TMPFILE), HOW an
-errno or 'short', MODE 'once' or 'good' (for good), N the number of the call, from 1.
+A case is faults:SESSION:WORLD:KIND:HOW:MODE:N. WORLD is 'unnamed' or 'named' (a file system without
+O_TMPFILE), HOW an errno or 'short', MODE 'once' or 'good' (for good), N the number of the call,
+from 1.
 
-Rules: the program succeeds with exactly the reference's output and files, or fails with a documented status and one
-line on stderr, and then every file is as it was before. What a system call may return without anything being wrong
-(EINTR, fewer bytes, no randomness) must not be seen at all.
+Rules: the program succeeds with exactly the reference's output and files, or it fails with a
+documented status and one line on stderr, and every file is as it was before. Harmless results of
+system calls (EINTR, fewer bytes, no randomness) must have no effect at all.
 """
 
 import errno
@@ -55,9 +56,10 @@ HOWS = {  # errors of each kind of call; 'short': fewer bytes than asked for
     "socket": (errno.EMFILE, errno.EACCES),
 }
 INTERCEPTED = {"memory": ("malloc", "calloc", "realloc", "posix_memalign", "aligned_alloc", "memalign")}
-# Functions of the C library that can fail and that the library of faults does not know. A program that imports one of
-# them does something that no fault reaches: it must be added there first. (dlopen is not among them: no session opens a
-# device, and plug-ins that cannot be opened are the matter of test_device.c and cli/test_device.py.)
+# Functions of the C library that can fail and that the library of faults does not know. A program
+# that imports one of them does something that no fault reaches: it must be added there first.
+# (dlopen is not among them: no session opens a device, and plug-ins that cannot be opened are the
+# matter of test_device.c and cli/test_device.py.)
 UNKNOWN = ("creat", "fopen", "fopen64", "freopen", "fread", "getline", "getdelim", "fgets", "readv", "writev", "preadv", "pwritev",
            "sendfile", "copy_file_range", "splice", "truncate", "fallocate", "sync_file_range", "syncfs", "msync", "mremap", "tmpfile",
            "mkstemp", "mkdtemp", "mkstemps", "mkostemps", "linkat2", "symlinkat", "mkdirat", "scandir", "nftw", "fts_open", "lockf",

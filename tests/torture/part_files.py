@@ -1,8 +1,10 @@
-"""Part 'files': mutated files of every kind that koofu reads, given to every command that reads them.
+"""Part 'files': mutated files of every kind that koofu reads, given to every command that reads
+them.
 
-A case is files:SUBJECT:SEED:NUMBER; these three decide every byte. Rules: the status is a documented one; a failure says
-so in one line that names the file, prints nothing and leaves nothing; what succeeds prints and writes no number that is
-not one; damage to a file with a checksum is always noticed; time and memory stay within bounds.
+A case is files:SUBJECT:SEED:NUMBER; these determine every byte. Rules: the status is a documented
+one; a failure prints one line that names the file, no output, and leaves no file; a success prints
+and writes no NaN; damage to a file with a checksum is always noticed; time and memory stay within
+bounds.
 """
 
 import json

@@ -1,17 +1,21 @@
-"""Part 'galleries': a gallery that is changed, made one file and written anew while others read it, against a list of its rows.
+"""Part 'galleries': a gallery is changed, compacted and rewritten while others read it.
 
-A case is one of
+The truth is a list of its rows. A case is one of
 
-galleries:life:SEED:NUMBER         rounds of several writers and readers at once, slowed down and killed at random
-galleries:reader:READER:WRITER:M:N a reader stands still before its N-th call while a writer runs to its end, which has stood
-                                   before its M-th call since the reader began; 0: it begins then
-galleries:writer:WRITER:READER:N   a writer stands still before its N-th call while readers run, and is then killed
+galleries:life:SEED:NUMBER          rounds of several writers and readers at once, slowed down and
+                                    killed at random
+galleries:reader:READER:WRITER:M:N  a reader stops before its N-th call while a writer runs to its end;
+                                    the writer had stopped before its M-th call since the reader began;
+                                    0: it starts then
+galleries:writer:WRITER:READER:N    a writer stops before its N-th call while readers run, and is then
+                                    killed
 
-Each row tells its number by its values, its label and its id, so every answer can be checked by itself. What must hold: a reader
-succeeds, and sees the rows of the gallery at one moment between its begin and its end; readers that follow one another see
-no state that was over; a writer that succeeds has made its change once, one that was killed once or not at all, and one that
-fails (which only those beside a gallery that is written anew may) not at all. Afterwards the gallery can be made one file, and
-nothing is left beside it.
+Each row states its number by its values, its label and its id, so every answer can be checked by
+itself. Rules: a reader succeeds and sees the rows of the gallery at one moment between its start
+and its end; readers one after another never see an older state again. A writer that succeeds has
+made its change once, one that was killed once or not at all, and one that fails (allowed only
+beside a gallery being rewritten) not at all. Afterwards the gallery can be compacted, and nothing
+is left beside it.
 """
 
 import collections

@@ -1,12 +1,13 @@
 """Part 'kills': signals at every call of every session that writes, and at random moments.
 
-A case is kills:SESSION:WORLD:SIGNAL:call:N, which signals just before the N-th call, or kills:SESSION:WORLD:SIGNAL:SEED:N,
-which signals at a moment that SEED and N decide.
+A case is kills:SESSION:WORLD:SIGNAL:call:N, which signals just before the N-th call, or
+kills:SESSION:WORLD:SIGNAL:SEED:N, which signals at a moment determined by SEED and N.
 
-Rules: every file is the old one or the new one, byte for byte. SIGKILL may leave what docs/reliability.md says: hidden
-'.part' and '.old' files, an empty folder for changes of a gallery, and the unfinished work of embed. SIGTERM and SIGINT
-leave nothing but the latter, and of several files all are old. In each case the command run again gives the right bytes:
-rows that were added are not added twice.
+Rules: every file is the old one or the new one, byte for byte. SIGKILL may leave what
+docs/reliability.md lists: hidden '.part' and '.old' files, an empty folder for changes of a
+gallery, and the unfinished work of embed. SIGTERM and SIGINT leave only the latter, and of several
+files all are old. In each case running the command again gives the right bytes: no row is added
+twice.
 """
 
 import os

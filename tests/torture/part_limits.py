@@ -1,9 +1,9 @@
-"""Part 'limits': what the system refuses for good.
+"""Part 'limits': what the system permanently refuses.
 
-A case is limits:SESSION:LIMIT:VALUE. LIMIT is 'memory' (KiB of address space), 'files' (open at once), 'size' (of a file,
-in bytes), 'disk' (free pages of 4 KiB on a disk that is full but for these; wants root), 'folder' (no permission to
-write; wants root, who has to become somebody else), 'full' (stdout is a full device) or 'closed' (the descriptors in
-VALUE are not open).
+A case is limits:SESSION:LIMIT:VALUE. LIMIT is 'memory' (KiB of address space), 'files' (open at
+once), 'size' (of a file, in bytes), 'disk' (free pages of 4 KiB on an otherwise full disk; needs
+root), 'folder' (no permission to write; needs root, to become another user), 'full' (stdout is a
+full device) or 'closed' (the descriptors in VALUE are not open).
 
 Rules: those of the part 'faults'.
 """

@@ -1,13 +1,15 @@
 """Part 'writers': several processes on one file.
 
-A case is writers:SCENARIO:SEED:NUMBER; these decide who is how slow, though not how the system runs them.
+A case is writers:SCENARIO:SEED:NUMBER; these determine how slow each process is, but not how the
+system schedules them.
 
-append    three processes add rows to one gallery while others read and search it. Afterwards the rows of those that succeeded are there
-          once, whole and in the order given, and those of the others are not; whoever failed said why. Readers always
-          succeed, and see whole batches.
-replace   two processes write different galleries under one name while two read it: readers always see one of them.
-embed     two processes embed to one file, or go to one folder (quickstart): it is right in the end, and whoever failed said
-          why.
+append    three processes add rows to one gallery while others read and search it. Afterwards the rows
+          of those that succeeded are there once, complete and in order, and those of the others are
+          not; each failure said why. Readers always succeed and see whole batches.
+replace   two processes write different galleries under one name while two read it: readers always see
+          one of them.
+embed     two processes embed to one file or one folder (quickstart): the result is right in the end,
+          and each failure said why.
 """
 
 import json

@@ -1,7 +1,8 @@
-"""One way of using every command, several for those that write or read in several ways.
+"""At least one session for every command, several for those that write or read in several ways.
 
-IN is where fixtures.py has put the inputs. A session runs in an empty folder but for what `old` names; everything it
-writes is there. `commands_of` asks the program which commands it has, and `check_complete` fails if one has no session.
+IN is the folder of inputs from fixtures.py. A session runs in a folder that is empty except for
+what `old` names, and writes only there. `commands_of` asks the program for its commands, and
+`check_complete` fails if one has no session.
 """
 
 import os

@@ -1,23 +1,26 @@
 #!/usr/bin/env python3
 """Everything that can go wrong around koofu, on purpose, with a rule for what it may do then.
 
-usage: torture.py KOOFU --shim FAULTS.so [--parts files,faults,kills,writers,limits,galleries] [--slice | --seconds N]
-                  [--seed N] [--jobs N] [--work FOLDER] [--sanitized] [--cases TEXT] [--repeat CASE]
+usage: torture.py KOOFU --shim FAULTS.so [--parts files,faults,kills,writers,limits,galleries]
+                  [--slice | --seconds N] [--seed N] [--jobs N] [--work FOLDER] [--sanitized]
+                  [--cases TEXT] [--repeat CASE]
 
-Parts: 'files', mutated files of every kind that koofu reads; 'faults', every system call and allocation of every
-session fails; 'kills', signals at every call and at random moments; 'writers', several processes on one file;
-'limits', of memory, files, file size, disk and permissions; 'galleries', changes of a gallery, kills and readers against
-a model of it. Sessions: tests/torture/sessions.py, one for each command
-at least. docs/reliability.md says what is promised and which part shows it.
+Parts: 'files', mutated files of every kind that koofu reads; 'faults', every system call and
+allocation of every session fails; 'kills', signals at every call and at random moments; 'writers',
+several processes on one file; 'limits', of memory, files, file size, disk and permissions;
+'galleries', changes of a gallery, kills and readers, compared with a model of it. sessions.py has
+at least one session for each command. docs/reliability.md says what is promised and which part
+shows it.
 
 --slice     a small fixed sample of every part, for 'make test'
---seconds   stop after that long (default: when all faults, kills and limits are done, and the --mutations, random
-            --kills and --rounds of writers and galleries: 100,000, 2,000 and 1,000)
---cases     only those whose names hold TEXT, such as faults:append:
---repeat    run one case, as a failure names it, and say what happened; its folder stays
---sanitized KOOFU was built with AddressSanitizer; SHIM is then the one without memory
+--seconds   stop after this long (default: when all faults, kills and limits are done, and the
+            --mutations, random --kills and --rounds of writers and galleries: 100,000, 2,000 and
+            1,000)
+--cases     only those whose names contain TEXT, such as faults:append:
+--repeat    run one case, named as in a failure, and say what happened; its folder stays
+--sanitized KOOFU was built with AddressSanitizer; SHIM is then the one without memory faults
 
-The exit status is 1 if a rule was broken. A failure is printed with its case, which repeats it exactly.
+The exit status is 1 if a rule was broken. Each failure is printed with its case, which repeats it.
 """
 
 import argparse
@@ -250,7 +253,8 @@ def main():
     global LAB
     options = parse()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # and tidy up
-    # In memory, if there is such a file system: a run writes hundreds of thousands of files, and syncs each.
+    # In memory, if there is such a file system: a run writes hundreds of thousands of files, and
+    # syncs each.
     root = options.work or ("/dev/shm" if os.access("/dev/shm", os.W_OK) else tempfile.gettempdir())
     folder = tempfile.mkdtemp(prefix="koofu-torture-", dir=root)
     try:

@@ -1,8 +1,9 @@
-/* twin_map.c - maps and probabilities of device_api.h in plain C, as their definitions read. kf_exp is
- * written once more, because a plug-in sees nothing of koofu.
+/* twin_map.c - maps and probabilities of device_api.h in plain C, as their definitions read. kf_exp
+ * is written once more, because a plug-in sees nothing of koofu.
  *
- * A put is looked at only when it is waited for, so that a caller who reuses its memory too early gets
- * other numbers. */
+ * A put is looked at only when it is waited for, so that a caller who reuses its memory too early
+ * gets other numbers. */
+#include "twin/twin_map.h"
 #include "twin/twin.h"
 #include "twin/twin_exp.h"
 
