@@ -47,7 +47,7 @@ PHRASES = [(r"\bin fine\b", "at higher precision"),
 RANK = re.compile(r"(?<![A-Za-z])ranks?(?![A-Za-z])", re.I)
 PROCESSES = re.compile(r"kf_ranks|\branks\b|kf_comm|kf_ctx_rank|koofu_mpi|MPI")
 RANK_IS_RIGHT = re.compile(r"matrix[ _-]rank|within_rank|rule_rank|(this|that|each|every|a|another|own|next|other|of) rank\b"
-                           r"|\brank(-files|_files| 0)|of_rank|full rank|merges? by rank|merged by rank"
+                           r"|\brank(-files|_files| 0)|of_rank|(low|full)[ -]rank|merges? by rank|merged by rank"
                            r"|[\"`]rank[\"`]|_id, rank|id, rank,", re.I)  # the last ones: a column of .parquet answers
 
 # {path or its end: patterns that are data or names of others there}
