@@ -81,7 +81,7 @@ def faults(path, text, patterns):
     processes = PROCESSES.search(text)
     comment = False
     for number, line in enumerate(text.split("\n"), 1):
-        if path.endswith(C_KINDS):
+        if path.endswith(C_KINDS) and not path.startswith("python"):
             comment = comment or "/*" in line or "//" in line
             if comment and len(line) > 100:
                 found.append((number, f"{len(line)} columns", "at most 100 columns in a comment"))
