@@ -40,8 +40,9 @@ PHRASES = [(r"\bin fine\b", "at higher precision"),
            (r"\bthe more so\b", "especially"),
            (r"\b(nothing|something) of the kind\b", "name the thing"),
            (r"\b(by|from) (their|its) first bytes\b", "magic bytes"),
-           (r"\b(stand|stands|standing) still\b", "wait, pause"),
-           (r"\bof no account\b", "ignored")]
+           (r"\bof no account\b", "ignored"),
+           (r"\bare always right\b|\bThere (<b>)?%s(</b>)? are right|\bAsk something to see\b|\boptions on statistics, labels\b",
+            "a plainer sentence: users complained about this one")]
 
 # 'rank' is a process. In a file that never speaks of ranks it must be the rank of a matrix, and say so.
 RANK = re.compile(r"(?<![A-Za-z])ranks?(?![A-Za-z])", re.I)
