@@ -17,7 +17,7 @@ C_KINDS = (".c", ".h", ".cu", ".cuh")
 
 # (pattern, what to write instead)
 NAMES = [(r"\b(MUCH|SOME|TWO|ENOUGH)\b", "a name that says which quantity this is"),
-         (r"\bkf_index_reaches\b", "kf_index_set_max_length"),
+         (r"\bkf_index_reaches\b", "kf_index_set_max_length"), (r"\b\w*poll_rank\b", "kf_poll_position"),
          (r"\b(ours|much|so)\s*(=[^=]|;|\[)(?=.*;)", "a name that says what it holds")]
 PHRASES = [(r"\bin fine\b", "at higher precision"),
            (r"\b(at most|at least|of|by|over|in|after) so many\b", "this many"),
@@ -44,11 +44,11 @@ PHRASES = [(r"\bin fine\b", "at higher precision"),
            (r"\bare always right\b|\bThere (<b>)?%s(</b>)? are right|\bAsk something to see\b|\boptions on statistics, labels\b",
             "a plainer sentence: users complained about this one")]
 
-# 'rank' is a process. In a file that never speaks of ranks it must be the rank of a matrix, and say so.
-RANK = re.compile(r"(?<![A-Za-z])ranks?(?![A-Za-z])", re.I)
-PROCESSES = re.compile(r"kf_ranks|\branks\b|kf_comm|kf_ctx_rank|koofu_mpi|MPI")
-RANK_IS_RIGHT = re.compile(r"matrix[ _-]rank|within_rank|rule_rank|(this|that|each|every|a|another|own|next|other) rank\b"
-                           r"|\brank(-files|_files| [0-9%])|of_rank|(low|full)[ -]rank|merges? by rank|merged by rank"
+# 'rank' is a process, or the rank of a matrix. A file where neither is mentioned means a position.
+RANK = re.compile(r"\branks?\b", re.I)
+SAYS_WHICH = re.compile(r"ranks\b|kf_comm|kf_ctx_rank|koofu_mpi|MPI|matrix rank|within_rank")
+RANK_IS_RIGHT = re.compile(r"(this|that|each|every|a|another|own|next|other) rank\b"
+                           r"|\brank(-files|_files| [0-9%])|(low|full)[ -]rank"
                            r"|[\"`]rank[\"`]|_id, rank|id, rank,", re.I)  # the last ones: a column of .parquet answers
 
 COMMENT = re.compile(r"/\*|^ *\* |//")
@@ -81,13 +81,13 @@ def faults(path, text, patterns):
     """[(line number, what is there, what to write)] of a file."""
     found = []
     data = re.compile(DATA.get(path, r"(?!)"))
-    processes = PROCESSES.search(text)
+    says_which = SAYS_WHICH.search(text)
     for number, line in enumerate(text.split("\n"), 1):
         if path.endswith(C_KINDS) and len(line) > 100 and COMMENT.search(line):
             found.append((number, f"{len(line)} columns", "at most 100 columns in a comment"))
         line = BENCH.sub("", data.sub("", line))
         found += [(number, match.group(), use) for pattern, use in patterns for match in pattern.finditer(line)]
-        if not processes and RANK.search(RANK_IS_RIGHT.sub("", line)):
+        if not says_which and RANK.search(RANK_IS_RIGHT.sub("", line)):
             found.append((number, "rank", "position, or matrix rank"))
     return found
 
