@@ -47,7 +47,7 @@ PHRASES = [(r"\bin fine\b", "at higher precision"),
 # 'rank' is a process, or the rank of a matrix. A file where neither is mentioned means a position.
 RANK = re.compile(r"\branks?\b", re.I)
 SAYS_WHICH = re.compile(r"ranks\b|kf_comm|kf_ctx_rank|koofu_mpi|MPI|matrix rank|within_rank")
-RANK_IS_RIGHT = re.compile(r"(this|that|each|every|per|a|another|own|next|other|^ *\*) rank\b"
+RANK_IS_RIGHT = re.compile(r"(this|that|each|every|one|per|a|another|own|next|other|^ *\*) rank\b"
                            r"|\brank(-files|_files| [0-9%])|(low|full)[ -]rank"
                            r"|[\"`]rank[\"`]|_id, rank|id, rank,", re.I)  # the last ones: a column of .parquet answers
 
