@@ -10,8 +10,8 @@ scored on the test rows, as scikit-learn users do it:
     LinearDiscriminantAnalysis(solver="eigen", shrinkage="auto")
     LogisticRegression, C by GridSearchCV (1, 10, 100, 1000; 3 folds)
 
-With PROGRAM, `koofu fit` and `koofu eval` must give the accuracy of KooFu() to the digit. Time is that of the processor,
-user and system, of choosing and fitting, on one thread; scores are not in it. Needs koofu and scikit-learn.
+With PROGRAM, `koofu fit` and `koofu eval` must give the accuracy of KooFu() to the digit. Time is processor time (user and
+system) of choosing and fitting, on one thread, without scoring. Needs koofu and scikit-learn.
 """
 
 import argparse

@@ -3,10 +3,10 @@
 
 usage: fuse_votes.py TRAIN_x.npy TRAIN_y.npy TEST_x.npy TEST_y.npy [TEXT.npy] [--shots 2,3,4] [--seeds 3]
 
-The score of a class is  text + alpha * prototype + beta * vote,  or without TEXT  prototype + beta * vote. All of it is
-chosen by leaving each training row out in turn: lambda and alpha as koofu does, then beta with them, and then all
-together, in the neighbourhood of these. A row that is left out leaves the map as well (Sherman and Morrison), so that its class-mates are not nearer to
-it than they would be to a row that was never seen. Maps are centred on the mean of the rows. Numpy.
+The score of a class is  text + alpha * prototype + beta * vote,  or without TEXT  prototype + beta * vote. All
+parameters are chosen by leaving each training row out in turn: lambda and alpha as koofu does, then beta with these,
+then all three near these values. A row that is left out is also removed from the map (Sherman and Morrison);
+otherwise its class-mates would be nearer to it than to a new row. Maps are centred on the mean of the rows. Needs numpy.
 
 Votes, of rows with the cosine c in the mapped space:
     cache T     sum over all rows of a class of exp(-T (1 - c)), divided by its rows (Tip-Adapter)
@@ -14,8 +14,8 @@ Votes, of rows with the cosine c in the mapped space:
     k K T       the same, each weighted by exp(-T (1 - c)) and divided by the sum of weights
     nearest     the largest cosine in the class
 
-The own class of a row that is left out has a row less than the others: its sums are divided by n - 1, and shares are
-multiplied by n / (n - 1). --shots draws so many rows of each class.
+The class of a row that is left out has one row less than the others: its sums are divided by n - 1, and its shares
+multiplied by n / (n - 1). --shots draws this many rows of each class.
 """
 
 import argparse

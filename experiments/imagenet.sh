@@ -1,9 +1,8 @@
 #!/bin/sh
 # Every table of the paper, from embeddings of IN-1k, IN-21k and of prompts. docs/experiments.md says what is in
-# the tables and how each figure is defined; here are the commands, all of them by the paper's method. What
-# koofu prints goes to OUT/work, one file for each measurement; tables.py makes tables of it. A file
-# that is there is not made again, so that a run can be interrupted at any time and goes on where it
-# was.
+# the tables and how each figure is defined; here are the commands, all of them with the paper's method. What
+# koofu prints goes to OUT/work, one file for each measurement; tables.py makes tables of it. Existing
+# files are kept, so a run can be interrupted at any time and resumed.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 

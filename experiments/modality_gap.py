@@ -9,7 +9,7 @@ the mean eigenvalue of S_w. With images x, their mean m, text t_k, its mean n, a
 directions, the score of class k without centring is
 
     x A t_k / |T t_k| = (x A n  +  m A (t_k - n)  +  (x - m) A (t_k - n)) / |T t_k|
-                         c         b_k               the only part that tells which class the image is of
+                         c         b_k               the only part that depends on both the image and the class
 
 For each L the table has
     offset    share of the squared length of T (n - m), at all dimensions, that the first L directions hold
@@ -18,8 +18,8 @@ For each L the table has
     sd c, sd b, sd i    how much each of the three parts differs between classes, divided by |T t_k|
     no b, no c, neither    accuracy when b, c or both are left out
 
---alternatives measures what koofu does not do: a lambda of its own for text, and a ridge regression from text to class
-means, judged with the class left out that an image is of.
+--alternatives measures what koofu does not do: a separate lambda for text, and a ridge regression from text to class
+means, judged with the class of each image left out.
 """
 
 import argparse

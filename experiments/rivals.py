@@ -15,13 +15,13 @@ DIR/embeddings holds NAME_x.npy (rows) and NAME_y.npy (class numbers). The rival
     gda-clip          Gaussian classifier with one covariance, shrunk as GDA-CLIP does, images alone
     svm               LinearSVC on unit rows, C by cross-validation
 
-raw, paper and default are measured for every number of --shots, the others for those of --rival-shots. A number of shots
-is drawn at random from each class, once for each seed; 'all' takes the training rows as they are. The others need two rows
-of each class, lda three: of two rows Ledoit and Wolf's shrinkage is zero, and the covariance singular. Everything is
-chosen on the training rows: C with 5 folds, or as many as the smallest class has rows.
+raw, paper and default are measured for every number of --shots, the others for those of --rival-shots. Shots are drawn at
+random from each class, once for each seed; 'all' takes all training rows. The others need two rows of each class, lda
+three: for two rows Ledoit and Wolf's shrinkage is zero, and the covariance singular. Everything is chosen on the training
+rows: C with 5 folds, or as many as the smallest class has rows.
 
-Measurements go to the CSV as they are made, and those in it are not made again: a run may be stopped and continued.
-The tables, in Markdown, are printed at the end.
+Measurements are appended to the CSV, and those in it are not repeated, so a run can be stopped and resumed. The tables,
+in Markdown, are printed at the end.
 
     --text        instead: ImageNet with the class names, koofu fit --text beside GDA-CLIP with text
     --raw-units   instead: scikit-learn's wine, breast_cancer, digits and iris without normalising, beside LDA

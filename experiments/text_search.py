@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Text as queries of galleries: of how many classes the text finds a row of its own class first, in the original space
+"""Text as queries of galleries: for how many classes the text finds a row of its own class first, in the original space
 and in that of a model, with and without subtracting a mean of texts (docs/text.md).
 
 usage: text_search.py KOOFU TRAIN_x.npy TRAIN_y.npy GALLERY_x.npy GALLERY_y.npy TEXT.npy [OTHER_TEXT.npy] [FIT OPTION…]

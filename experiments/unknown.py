@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What tells rows of unknown classes from known ones best: the score of the best class, its probability, or the margin?
+"""What separates rows of unknown classes from known ones best: the score of the best class, its probability, or the margin?
 
 Half of the classes of each set are known, drawn by seed; koofu fits them, and classifies the test rows of all classes.
 Prints a table for docs/probabilities.md: the area under the ROC curve, how many unknown rows are refused where 95 % of the
