@@ -26,7 +26,6 @@ static const char *space_of(const compare_job *job, size_t side) {
   return job->cli->args.use.raw & (1 << side) ? "raw" : job->fused[side] ? "fused" : "Koo-Fu";
 }
 
-/* As in the JSON of other commands. */
 static const char *json_space(const compare_job *job, size_t side) {
   const char *space = space_of(job, side);
   return strcmp(space, "Koo-Fu") == 0 ? "koofu" : space;

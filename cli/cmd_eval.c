@@ -167,6 +167,8 @@ static int check_tables(cli_run *cli) {
   const struct error_args *e = &cli->args.errors;
   const char *const tables[] = {e->per_class, e->confusions, e->wrong};
   for (size_t i = 0; i < COUNT_OF(tables); i++) {
+    if (tables[i] && is_stdout(tables[i]))
+      return fail_usage(cli, "--per-class, --confusions and --wrong need a file name, not '-'");
     if (tables[i]) TRY(check_output(cli, tables[i]));
     for (size_t other = 0; other < i; other++)
       TRY(check_outputs_differ(cli, tables[i], tables[other]));

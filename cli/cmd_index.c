@@ -20,7 +20,6 @@ static int choose_output(cli_run *cli) {
   return check_safetensors(cli, a->output, "gallery");
 }
 
-/* With --remove and --compact the operand is a gallery. */
 static int check_change(cli_run *cli) {
   const cli_args *a = &cli->args;
   const char *option = a->index.remove ? "--remove" : "--compact";

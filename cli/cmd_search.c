@@ -339,6 +339,7 @@ static int check_scores(cli_run *cli, const kf_data *queries) {
 static int check_page(cli_run *cli) {
   const char *page = cli->args.search.html;
   if (!page) return need(cli, "pictures title", "--html FILE");
+  if (is_stdout(page)) return fail_usage(cli, "--html needs a file name, not '-'");
   TRY(check_output(cli, page));
   return check_outputs_differ(cli, page, cli->args.output);
 }

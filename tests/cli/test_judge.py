@@ -144,7 +144,7 @@ def tables_replace_no_input(box):
         box.refuses(USAGE, *words, "--per-class", name, naming=name)
     box.refuses(USAGE, *words, "--truth", "t.txt", "--confusions", "t.txt", naming="t.txt")
     box.refuses(USAGE, *words, "--confusions", "a.tsv", "--per-class", "a.tsv", naming="a.tsv")
-    box.refuses(USAGE, *words, "--confusions", "-", naming="needs a file name")
+    box.refuses(USAGE, *words, "--confusions", "-", naming="need a file name")
     box.works("index", "x.safetensors", "--model", "m.safetensors", "-o", "g.safetensors", "-q")
     box.refuses(USAGE, "eval", "m.safetensors", "--gallery", "g.safetensors", "--errors", naming="needs data")
 
