@@ -227,9 +227,9 @@ KF_API uint64_t kf_text_checksum(const kf_text *text);
  * [dim], for kf_search_options.text_mean. Labels are ignored, as are bad rows with skip_bad;
  * KF_ERR_DATA if no row is left. */
 KF_API kf_status kf_text_mean(kf_ctx *ctx, const kf_data *data, double *mean);
-/* Prepares a gallery for text queries (kf_search_options.text_mean): texts go through a map of their own,
- * which takes an eigendecomposition to make. Later calls return at once. Threads may call it while
- * others search. */
+/* Prepares a gallery for text queries (kf_search_options.text_mean): texts go through a map of
+ * their own, which takes an eigendecomposition to make. Later calls return at once. Threads may
+ * call it while others search. */
 KF_API kf_status kf_gallery_prepare_text(kf_ctx *ctx, const kf_gallery *gallery);
 
 /* A zero-shot model: the map of `model` with text prototypes instead of class means. Its classes

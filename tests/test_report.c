@@ -152,11 +152,11 @@ TEST(everything) {
 TEST(lambda_by_likelihood) {
   static const char *const wanted[] = {
       "Leaving out each of 4,000 training rows in turn, their classes are most likely at λ",
-      (" There <b>52.00\u202F%</b> are right. The curve, of 2,500 rows, stays within one standard "
-       "error (0.65 points)"),
+      (" At the chosen λ <b>52.00\u202F%</b> of them are classified correctly. The curve, of 2,500 "
+       "rows, stays within one standard error (0.65 points)"),
       "below the accuracy where classes are most likely"};
-  static const char *const all[] = {"are right. Accuracy stays within one standard error"};
-  static const char *const other[] = {", within one standard error of that. There <b>52.00"};
+  static const char *const all[] = {"classified correctly. Accuracy stays within one standard error"};
+  static const char *const other[] = {", within one standard error of that. At the chosen λ <b>52.00"};
   page p;
   page_make(&p, ctx, 40, 64, 16, NULL);
   p.lambda.criterion = KF_CRITERION_LIKELIHOOD;
@@ -192,7 +192,7 @@ TEST(names_and_pictures) {
       "Accuracy over dimensions, test rows",
       "class=\"tip end\" x=\"466\" y=\"14\">α = 0.01<",
       "<td>text and prototypes</td>",
-      "by text and prototypes together, <b>0</b> are always right"};
+      "by text and prototypes together, <b>0</b> are classified without"};
   /* What the curves of the three figures are of: colours 0, 1 and 2 are prototypes, both and
    * text. */
   static const char *const drawn[] = {

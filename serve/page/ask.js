@@ -254,7 +254,7 @@ export function enter(kind, value) {
   }
   latest?.abort();
   latest = null;
-  $('answer').replaceChildren(make('p', { className: 'soft' }, 'Ask something to see which class it is.'));
+  $('answer').replaceChildren(make('p', { className: 'soft' }, 'The nearest classes appear here.'));
   commands($('ask-commands'), [info.commands?.serve]);
   if (info.can.search) showSamples();
 }

@@ -109,7 +109,7 @@ static void put_histogram(kf_string *out, const class_entry *list, size_t n) {
   for (int i = 0; i < BINS; i++)
     if (count[i] > 0) put_column(&p, i, count[i], n);
   kf_plot_end(&p);
-  kf_figure_end(out, "The last column includes the classes that are always right.");
+  kf_figure_end(out, "The last column includes classes without an error.");
 }
 
 /* --- the tables ------------------------------------------------------------------------------- */
@@ -169,8 +169,8 @@ static void put_words(kf_string *out, const kf_page *c, const class_entry *list,
     always += list[i].key == 1;
   }
   kf_string_addf(out,
-                 "<p class=\"lead\">Of %s classes with test rows, %s<b>%s</b> are always right and "
-                 "<b>%s</b> never; the median class is right for %s.</p>\n",
+                 "<p class=\"lead\">Of %s classes with test rows, %s<b>%s</b> are classified without "
+                 "error and <b>%s</b> never correctly; the median accuracy is %s.</p>\n",
                  kf_show_count(n).text,
                  c->model != NULL && kf_model_fused(c->model) ? "by text and prototypes together, "
                                                               : "",

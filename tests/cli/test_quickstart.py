@@ -51,7 +51,7 @@ def from_a_folder_to_a_classifier(box):
     page = box.read("photos-koofu/report.html").decode()
     both, names = re.search(r"together are right for <b>([0-9.]+).{,200}text alone for ([0-9.]+)", page).groups()
     equal((printed["Koo-Fu and class names together"], printed["class names alone (zero-shot)"]), (both, names), "as on the page")
-    best = re.search(r"most likely at .{,120} There <b>([0-9.]+)", page).group(1)
+    best = re.search(r"most likely at .{,120} At the chosen λ <b>([0-9.]+)", page).group(1)
     equal(printed["nearest class mean, Koo-Fu"], best, "Koo-Fu, as on the page")
     box.works("embed", CLIP, "photos/", "-o", "e.safetensors")
     equal(box.read("e.safetensors"), box.read("photos-koofu/embeddings.safetensors"), "as koofu embed does it")

@@ -3,7 +3,6 @@
  *
  * A put is looked at only when it is waited for, so that a caller who reuses its memory too early
  * gets other numbers. */
-#include "twin/twin_map.h"
 #include "twin/twin.h"
 #include "twin/twin_exp.h"
 
