@@ -225,7 +225,7 @@ static kf_linear heads_of(const kf_walk *w, const kf_linear *qkv, size_t kind, b
 }
 
 /* Computes queries, keys and values of the first m prepared rows, for the heads of this step; with
- * one query, only that. */
+ * one query for each sequence, no others. */
 static kf_status make_qkv(kf_walk *w, size_t m, const kf_layer *layer) {
   size_t heads = w->tower->config.heads, dim = w->width / heads;
   kf_net_product to = {.out = w->qkv, .stride = 3 * w->width};
