@@ -42,8 +42,8 @@ kf_dev_status kf_cuda_refuse(kf_dev *dev, kf_dev_status status, const char *sent
     if (kf_cuda_status_ != KF_DEV_OK) return kf_cuda_status_;                                      \
   } while (0)
 
-/* Lets a kernel ask for any shared memory that there is. The limit belongs to the GPU and is always
- * the same, so that everyone who uses it may set it. */
+/* Lets a kernel ask for any shared memory that there is. The limit belongs to the GPU and is always the same, so
+ * that everyone who uses it may set it. */
 template <class KERNEL> static inline cudaError_t kf_cuda_widen(const kf_dev *dev, KERNEL *kernel) {
   return cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                               (int)dev->shared);

@@ -1,10 +1,9 @@
-/* map.cu - rows through a map: products in f64 whose every step is fused and rounded once, in the
- * order of columns, so that their bits are those of the CPU.
+/* map.cu - rows through a map: products in f64 whose every step is fused and rounded once, in the order of
+ * columns, so that their bits are those of the CPU.
  *
- * A block computes 64 rows by 64 columns of the product. It brings 16 columns of the rows, scaled
- * and centred on the way, and 16 rows of the matrix to shared memory at a time; a thread adds to 4
- * x 4 sums. Up to whole tiles the matrix has zeros and the rows minus zeros: their product changes
- * no sum, not even -0. */
+ * A block computes 64 rows by 64 columns of the product. It brings 16 columns of the rows, scaled and
+ * centred on the way, and 16 rows of the matrix to shared memory at a time; a thread adds to 4 x 4 sums.
+ * Up to whole tiles the matrix has zeros and the rows minus zeros: their product changes no sum, not even -0. */
 #include "slots.cuh"
 #include "table.h"
 

@@ -1,11 +1,9 @@
-/* odds.cu - what softmax needs of the scores of queries for all prototypes, with the bits of the
- * CPU.
+/* odds.cu - what softmax needs of the scores of queries for all prototypes, with the bits of the CPU.
  *
- * Scores are products of 64 queries by 64 prototypes at a time. A canonical sum has eight lanes:
- * columns are put in the order of lanes, each with zeros up to a whole step, so that a thread adds
- * up one lane after the other, and the lanes as canonical sums do. Some queries at a time have
- * their scores in memory; a block for each query then finds the largest, and the sums of
- * exponentials. */
+ * Scores are products of 64 queries by 64 prototypes at a time. A canonical sum has eight lanes: columns
+ * are put in the order of lanes, each with zeros up to a whole step, so that a thread adds up one lane
+ * after the other, and the lanes as canonical sums do. Some queries at a time have their scores in
+ * memory; a block for each query then finds the largest, and the sums of exponentials. */
 #include "slots.cuh"
 #include "table.h"
 
@@ -51,8 +49,8 @@ __device__ __forceinline__ uint32_t lane_at(uint32_t place) {
   return (place & 1) * 4 + (place >> 1 & 1) * 2 + (place >> 2);
 }
 
-/* Puts rows into the order of lanes, with zeros; `narrow` leaves columns as they are. Zeros change
- * no sum, but that a narrow one of -0 becomes 0, which no exponential shows. */
+/* Puts rows into the order of lanes, with zeros; `narrow` leaves columns as they are. Zeros change no sum, but
+ * that a narrow one of -0 becomes 0, which no exponential shows. */
 __global__ void arrange(const float *from, uint32_t n, uint32_t dim, uint32_t each, uint32_t depth,
                         bool narrow, float *to) {
   uint64_t i = (uint64_t)blockIdx.x * blockDim.x + threadIdx.x;

@@ -384,8 +384,8 @@ __global__ void set_counters(unsigned long long *counters, unsigned long long ne
 /* --- better guesses on the way ---------------------------------------------------------------- */
 
 /* One tile in KF_EVERY is scanned first. What is found there tells far better than the few tiles of
- * the guess which key `rank` rows have, and fewer rows survive in the other tiles; those of the
- * first that are now certainly too far are dropped. */
+ * the guess which key `rank` rows have, and fewer rows survive in the other tiles; those of the first
+ * that are now certainly too far are dropped. */
 
 #define RAISE_TILES   2048u /* from which on, */
 #define RAISE_QUERIES 4096u /* and from how many queries, that pays */

@@ -130,8 +130,8 @@ __device__ __forceinline__ void set_thresholds(const kf_pass &p, const layout &l
   }
 }
 
-/* Of 64 queries by some rows a thread has N / 2 sums of each of two queries, eight columns apart in
- * pairs: the largest in each of GROUPS parts of these. */
+/* Of 64 queries by some rows a thread has N / 2 sums of each of two queries, eight columns apart in pairs:
+ * the largest in each of GROUPS parts of these. */
 template <int GROUPS> struct maxima_of { int32_t part[2][GROUPS]; };
 template <int GROUPS, int N>
 __device__ __forceinline__ maxima_of<GROUPS> find_maxima(const int32_t (&d)[N]) {
@@ -314,8 +314,8 @@ __device__ __forceinline__ void take_coarse(const maxima_of<QUARTERS> &m, int32_
   __syncwarp();
 }
 
-/* The queries of a warpgroup as a thread holds them for wgmma: of each block and 32 columns, four
- * columns of its two queries, and four more 16 columns on. */
+/* The queries of a warpgroup as a thread holds them for wgmma: of each block and 32 columns, four columns of
+ * its two queries, and four more 16 columns on. */
 template <int BLOCKS, int STEPS> struct kept_queries { uint32_t at[BLOCKS][STEPS][4]; };
 template <class S, int BLOCKS, int STEPS>
 __device__ __forceinline__ void keep_queries(const layout &l, int mine, int lane,
@@ -331,9 +331,9 @@ __device__ __forceinline__ void keep_queries(const layout &l, int mine, int lane
       }
 }
 
-/* Products of one half of a tile come while the other half is compared; queries are in registers,
- * so that shared memory has the rows alone to bring. What is done about a hit does not look at
- * sums, which may be new ones by then. */
+/* Products of one half of a tile come while the other half is compared; queries are in registers, so that
+ * shared memory has the rows alone to bring. What is done about a hit does not look at sums, which may be
+ * new ones by then. */
 template <class S, int BLOCKS, int STEPS>
 __device__ __forceinline__ void multiply_short(const kf_pass &p, const layout &l) {
   ring r = {0, (int)p.stages, 0};

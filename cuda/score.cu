@@ -1,10 +1,9 @@
 /* score.cu - survivors scored canonically, and the best rows of each query.
  *
  * A block takes one query. A second digit of the query gives each survivor a tighter upper bound of
- * its key, from which only the rounding of the row is missing. The survivors with the largest
- * bounds are scored first. Of the others, those whose bound is below the last of the best rows so
- * far are dropped, and the rest is scored as well. The cost is reading rows at random places in
- * memory. */
+ * its key, from which only the rounding of the row is missing. The survivors with the largest bounds
+ * are scored first. Of the others, those whose bound is below the last of the best rows so far are
+ * dropped, and the rest is scored as well. The cost is reading rows at random places in memory. */
 #include "search.cuh"
 #include "table.h"
 

@@ -195,9 +195,8 @@ __host__ __device__ __forceinline__ kf_tile_bound kf_bound_tile(const kf_dev_til
 }
 
 /* The least dot product with which the key of a row of the tile can be high enough. Where a dot
- * product of 1 is worth less than 1e-30, underflow could spoil the bounds: then every row
- * survives, as with kf_value_of_one on the CPU. Above that, underflow costs less than the 2
- * taken off below. */
+ * product of 1 is worth less than 1e-30, underflow could spoil the bounds: then every row survives,
+ * as with kf_value_of_one on the CPU. Above that, underflow costs less than the 2 taken off below. */
 __device__ __forceinline__ int32_t kf_threshold(kf_query_bound q, kf_tile_bound t) {
   if (q.w < 0 || t.w < 0) return INT32_MAX; /* no such query, or no rows */
   float unit = q.w * t.w;

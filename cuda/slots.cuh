@@ -1,5 +1,5 @@
-/* slots.cuh - work that many threads put to a device and wait for, each in a slot of its own: maps
- * and the sums of softmax. */
+/* slots.cuh - work that many threads put to a device and wait for, each in a slot of its own: maps and
+ * the sums of softmax. */
 #ifndef KF_CUDA_SLOTS_CUH
 #define KF_CUDA_SLOTS_CUH
 

@@ -41,8 +41,8 @@ __device__ __forceinline__ void kf_copy_box(uint32_t to, const CUtensorMap *map,
 
 /* --- products -------------------------------------------------------------------------------- */
 
-/* Describes rows of WIDTH bytes (32, 64 or 128), swizzled over as many, in groups of eight: where
- * they are, in units of 16 bytes, and the rest, which is constant. */
+/* Describes rows of WIDTH bytes (32, 64 or 128), swizzled over as many, in groups of eight: where they
+ * are, in units of 16 bytes, and the rest, which is constant. */
 __device__ __forceinline__ uint32_t kf_place(uint32_t address) {
   return (address & 0x3ffff) >> 4 | 1u << 16;
 }
@@ -93,8 +93,8 @@ __device__ __forceinline__ void kf_wgmma(int32_t (&d)[48], const uint32_t (&a)[4
                : KF_R48(d, 0)
                : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(more));
 }
-/* Four bytes of rows of WIDTH bytes that the copy engine has brought; their address if they were
- * not swizzled. */
+/* Four bytes of rows of WIDTH bytes that the copy engine has brought; their address if they were not
+ * swizzled. */
 template <int WIDTH> __device__ __forceinline__ uint32_t kf_load_swizzled(uint32_t address) {
   uint32_t x;
   address ^= address >> 3 & (WIDTH - 16);

@@ -602,8 +602,8 @@ static double any_size(uint64_t seed, int from, int to) {
   return ldexp(mantissa, from + (int)(mix(seed + 1) % (uint64_t)(to - from)));
 }
 
-/* Bounds of every size that queries and rows can have, denormal ones as well, and the least key
- * that a row with this dot product may have. */
+/* Bounds of every size that queries and rows can have, denormal ones as well, and the least key that
+ * a row with this dot product may have. */
 static threshold_case make_threshold(uint64_t seed) {
   threshold_case c = {};
   c.dot = (int32_t)(mix(seed) % 2000001) - 1000000;

@@ -1,5 +1,4 @@
-/* check_maps.cu - maps and the sums of softmax against plain loops, to the bit; and how fast they
- * are. */
+/* check_maps.cu - maps and the sums of softmax against plain loops, to the bit; and how fast they are. */
 #include "check_maps.h"
 #include "../../tests/twin/twin_exp.h"
 
