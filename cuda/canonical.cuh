@@ -1,9 +1,9 @@
 /* canonical.cuh - canonical sums (docs/numerics.md) by eight threads, one for each lane. Nothing
- * here may be contracted: cuda/ is compiled with -fmad=false. */
+ * here may be contracted; cuda/ is compiled with --fmad=false. */
 #ifndef KF_CUDA_CANONICAL_CUH
 #define KF_CUDA_CANONICAL_CUH
 
-/* The eight threads of a group, of the warp. */
+/* The mask of this thread's group of eight in its warp. */
 __device__ __forceinline__ unsigned kf_eight() { return 0xffu << (threadIdx.x & 24); }
 
 /* ((l0 + l4) + (l2 + l6)) + ((l1 + l5) + (l3 + l7)), for all eight. */
@@ -22,7 +22,7 @@ __device__ __forceinline__ double kf_largest_of_lanes(double lane) {
   return fmax(lane, __shfl_xor_sync(mask, lane, 1));
 }
 
-/* The key of a canonical score, given as what smaller is nearer. */
+/* The key of a canonical score, given so that smaller is nearer. */
 __device__ __forceinline__ double kf_key_of(kf_dev_metric metric, double base, double score) {
   return metric == KF_DEV_EUCLIDEAN ? (base - score) / 2 : -score - base;
 }

@@ -37,7 +37,7 @@ static bool lost(cudaError_t error) {
 
 kf_dev_status kf_cuda_say(const kf_dev *dev, cudaError_t error, const char *what, char *message,
                           size_t size) {
-  cudaGetLastError(); /* unless it stays, it is told once */
+  cudaGetLastError(); /* clears the error unless it is permanent */
   snprintf(message, size, "%s on CUDA device %d: %s", what, dev->number, cudaGetErrorString(error));
   if (error == cudaErrorMemoryAllocation) return KF_DEV_MEMORY;
   return lost(error) ? KF_DEV_LOST : KF_DEV_FAILED;
@@ -150,7 +150,7 @@ static cudaError_t start(kf_dev *dev) {
   dev->major = p.major;
   dev->minor = p.minor;
   dev->processors = p.multiProcessorCount;
-  dev->shared = p.sharedMemPerBlockOptin - 1024; /* the rest is for what kernels declare */
+  dev->shared = p.sharedMemPerBlockOptin - 1024; /* the rest is for static shared memory */
   if (p.major < 8) return cudaErrorNoKernelImageForDevice;
   if (cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &dev->encode, 12000,
                                        cudaEnableDefault, &found) != cudaSuccess ||

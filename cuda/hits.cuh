@@ -1,12 +1,12 @@
-/* hits.cuh - what both first passes share: collecting survivors, and sharing out the work. */
+/* hits.cuh - shared by both first passes: collecting survivors and dividing the work. */
 #ifndef KF_CUDA_HITS_CUH
 #define KF_CUDA_HITS_CUH
 
 #include "search.cuh"
 
-/* A warp's list. The count is in shared memory, since lanes append on their own. Block number
- * `warp` is the warp's first; others are taken from a counter. Block n_blocks is where what does
- * not fit goes. */
+/* A warp's list of survivors. The count is in shared memory, since lanes append independently.
+ * Block number `warp` is the warp's first; further ones come from a counter. What does not fit goes
+ * to block n_blocks. */
 struct kf_hit_writer {
   const kf_pass &p;
   uint32_t block;
@@ -18,7 +18,7 @@ struct kf_hit_writer {
   __device__ __forceinline__ void add(uint32_t query, uint32_t place) {
     to[atomicAdd(found, 1u)] = make_uint2(p.first_query + query, place);
   }
-  /* All lanes. */
+  /* Called by all lanes. */
   __device__ __forceinline__ void close() {
     __syncwarp();
     if ((threadIdx.x & 31) == 0) {
@@ -41,16 +41,16 @@ struct kf_hit_writer {
   }
 };
 
-/* Sets the number of chunks, and returns the number of blocks of the grid, one for each processor
- * at most. A chunk should stay in the second-level cache while all groups of queries pass over it,
- * and the items should come out even. */
+/* Sets the number of chunks and returns the blocks of the grid, at most one for each processor. A
+ * chunk should stay in the second-level cache while all strips of queries pass over it, and the
+ * last round of items should be full. */
 static inline uint32_t kf_share_out(const kf_dev *dev, kf_pass *p, uint64_t tile_bytes) {
-  const uint64_t cached = 25u << 20, start = 6; /* what beginning an item costs, in tiles */
+  const uint64_t cached = 25u << 20, start = 6; /* the cost of starting an item, in tiles */
   uint32_t processors = (uint32_t)dev->processors;
   uint64_t most = cached / tile_bytes, best_cost = UINT64_MAX;
   if (most > 340) most = 340;
   uint32_t least = (uint32_t)((p->n_tiles + most - 1) / most);
-  if (p->n_groups < 2) least = 1; /* nothing comes by twice */
+  if (p->n_groups < 2) least = 1; /* no chunk is read twice */
   uint32_t last = least + 4 * processors < p->n_tiles ? least + 4 * processors : p->n_tiles;
   for (uint32_t chunks = least; chunks <= last; chunks++) {
     uint64_t items = (uint64_t)chunks * p->n_groups;

@@ -1,9 +1,10 @@
-/* map.cu - rows through a map: products in f64 whose every step is fused and rounded once, in the order of
- * columns, so that their bits are those of the CPU.
+/* map.cu - maps rows: products in f64 in the order of columns, each step fused and rounded once, so
+ * that the bits are those of the CPU.
  *
- * A block computes 64 rows by 64 columns of the product. It brings 16 columns of the rows, scaled and
- * centred on the way, and 16 rows of the matrix to shared memory at a time; a thread adds to 4 x 4 sums.
- * Up to whole tiles the matrix has zeros and the rows minus zeros: their product changes no sum, not even -0. */
+ * A block computes 64 rows by 64 columns of the product. It loads 16 columns of the rows, scaling
+ * and centring them, and 16 rows of the matrix into shared memory at a time; a thread adds to 4 x 4
+ * sums. Tiles are filled up with zeros in the matrix and minus zeros in the rows, whose product
+ * changes no sum, not even -0. */
 #include "slots.cuh"
 #include "table.h"
 
@@ -52,7 +53,7 @@ typedef struct map_args {
   bool normalized, unit;
 } map_args;
 
-/* What a thread brings: four columns of a row, and four numbers of a row of the matrix. */
+/* What a thread loads: four columns of a row, and four numbers of a row of the matrix. */
 struct map_part {
   double y[4];
   double2 t[2];
@@ -100,7 +101,7 @@ __device__ __forceinline__ void add_products(double (&sum)[4][4], const double (
 
 __global__ void __launch_bounds__(THREADS, 2) multiply(const __grid_constant__ map_args a) {
   __shared__ __align__(16) double y[2][DEPTH][LENGTH], t[2][DEPTH][LENGTH];
-  const uint32_t row = blockIdx.y * EDGE + threadIdx.x / 4; /* that this thread brings */
+  const uint32_t row = blockIdx.y * EDGE + threadIdx.x / 4; /* that this thread loads */
   double norm2 = row < a.n ? a.norm2[row] : 0, sum[4][4] = {};
   const double scale = !a.normalized ? 1 : norm2 > 0 ? 1 / sqrt(norm2) : 0;
   map_part next = bring(a, row, scale, 0);
@@ -125,7 +126,7 @@ __global__ void __launch_bounds__(THREADS, 2) multiply(const __grid_constant__ m
   }
 }
 
-/* Eight threads for each row: its length, and f32. */
+/* Eight threads for each row: scale it to unit length and convert it to f32. */
 __global__ void __launch_bounds__(128) finish(const __grid_constant__ map_args a) {
   const uint32_t row = (blockIdx.x * blockDim.x + threadIdx.x) / 8, lane = threadIdx.x & 7;
   if (row >= a.n) return; /* all eight */
@@ -231,7 +232,7 @@ kf_dev_status kf_cuda_map_new(kf_dev *dev, const kf_dev_map_plan *plan, kf_dev_m
   return KF_DEV_OK;
 }
 
-/* --- at work ---------------------------------------------------------------------------------- */
+/* --- mapping ---------------------------------------------------------------------------------- */
 
 kf_dev_status kf_cuda_map_put(kf_dev_map *m, uint32_t slot, const float *rows, const double *norm2,
                               uint32_t n, float *out) {

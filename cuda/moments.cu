@@ -1,23 +1,23 @@
 /* moments.cu - exact moments on tensor cores (device_api.h, docs/numerics.md).
  *
- * A put is copied to one of KF_DEV_PUTS slots on a stream of its own. On the other stream, in turn:
+ * A put is copied to one of KF_DEV_PUTS slots on one stream. On the other stream run, in turn:
  *
- * `quantise` takes 32 rows in a block. Their canonical squared lengths come from 8 threads each,
- * one for each lane; then each thread takes one column of all 32 rows, turns them into integers,
- * adds these to the sums of their classes, and writes three digits X = 2^16 a + 2^8 b + c, with b
- * and c in -128 … 127 and |a| <= 64, as bytes: digits[row / 64][digit][column][row % 64]. The rows
- * of a column lie together, as mma.sync wants both its operands.
+ * `quantise`, a block for 32 rows. Eight threads, one for each lane, compute a row's canonical
+ * squared length. Then each thread takes one column of all 32 rows, turns it into integers, adds
+ * these to the sums of their classes, and writes three digits X = 2^16 a + 2^8 b + c, with b and c
+ * in -128 … 127 and |a| <= 64, as bytes: digits[row / 64][digit][column][row % 64]. The rows of a
+ * column are adjacent, as mma.sync wants both operands.
  *
- * `multiply` adds the products of two panels of 64 columns, p <= q, over some of the rows. The nine
- * products of digits have five weights, and those of one weight share a 32-bit sum: at most 2^15 a
- * row (ac' + bb' + ca' <= 2^13 + 2^14 + 2^13, bc' + cb' <= 2^15), and a block takes at most 2^15
- * rows. The block adds its 64 x 64 sums to 64-bit ones: |XX'| <= 2^44.
+ * `multiply`, which adds the products of two panels of 64 columns, p <= q, over some of the rows.
+ * The nine products of digits have five weights, and those of one weight share a 32-bit sum: at
+ * most 2^15 a row (ac' + bb' + ca' <= 2^13 + 2^14 + 2^13, bc' + cb' <= 2^15), with at most 2^15
+ * rows for a block. The block adds its 64 x 64 sums to 64-bit sums: |XX'| <= 2^44.
  *
- * `widen` adds these to 128-bit totals before more than 2^18 rows are in them: 2^62.
+ * `widen`, which adds these to 128-bit totals before they hold more than 2^18 rows: 2^62.
  *
- * Integer sums do not depend on their order, so atomic additions are exact. Length and rounding are
- * the CPU's: the square of an f32 is exact in f64, so a fused multiply-add rounds once, as the sum
- * does; root, quotient and product are IEEE's. */
+ * Integer sums do not depend on their order, so atomic additions are exact. Lengths and rounding
+ * match the CPU's: the square of an f32 is exact in f64, so a fused multiply-add rounds once, as
+ * the CPU's sum does; square root, division and multiplication follow IEEE 754. */
 #include "table.h"
 #include "device.cuh"
 
@@ -33,7 +33,7 @@ namespace {
 typedef unsigned long long u64;
 
 const uint32_t EDGE = 64; /* columns of a panel */
-const uint32_t STEP = 64; /* rows of digits that lie together */
+const uint32_t STEP = 64; /* adjacent rows of digits */
 const uint32_t DIGITS = 3;
 const uint32_t WEIGHTS = 2 * DIGITS - 1;
 const uint32_t ROWS = 32;                   /* of a block of `quantise` */
@@ -42,7 +42,7 @@ const uint32_t SIDE = DIGITS * EDGE * STEP; /* bytes of one panel in a stage */
 const uint32_t STAGE = 2 * SIDE;
 const uint32_t MOST_STEPS = 512; /* of a block of `multiply`: 2^15 rows */
 const uint64_t WIDEN_ROWS = (uint64_t)1 << 18;
-const uint64_t CHUNK = (uint64_t)1 << 19; /* words that are taken at once; even */
+const uint64_t CHUNK = (uint64_t)1 << 19; /* words copied at once; even */
 
 struct slot {
   void *rows;      /* [batch][dim] */
@@ -56,10 +56,10 @@ struct slot {
 struct kf_dev_moments {
   kf_dev *dev;
   kf_dev_moments_plan plan;
-  double factor, limit;   /* of rows as they are */
+  double factor, limit;   /* for rows of any length */
   uint32_t columns;       /* dim, and zeros up to a multiple of EDGE */
   uint32_t panels, tiles; /* tiles: pairs of panels p <= q, by p */
-  uint32_t blocks;        /* of `multiply` that work at the same time */
+  uint32_t blocks;        /* of `multiply` that run at the same time */
   cudaStream_t copying, working;
   slot slots[KF_DEV_PUTS];
   uint32_t *bad; /* [KF_DEV_PUTS], page-locked */
@@ -95,7 +95,7 @@ struct quantise_job {
   uint32_t *bad;
 };
 
-/* The factor of each of the block's rows, and its class; negative: it is left out. */
+/* The factor of each of the block's rows, and its class; negative: skip it. */
 template <typename T>
 __device__ void measure(const quantise_job &j, double *factors, int32_t *labels) {
   uint32_t at = threadIdx.x / 8, lane = threadIdx.x % 8;
@@ -136,7 +136,7 @@ __device__ void put_digits(int32_t x, uint32_t at, uint32_t (&words)[DIGITS][4])
   words[2][at / 4] |= (uint32_t)(uint8_t)c << shift;
 }
 
-/* The sum of a class in the making: rows of one class often follow one another. */
+/* The sum of a class, kept as long as rows of one class follow each other, as they often do. */
 struct class_sum {
   int32_t label;
   int64_t sum;
@@ -194,8 +194,8 @@ __global__ void __launch_bounds__(8 * ROWS, 3) quantise(const quantise_job j) {
 
 /* --- products --------------------------------------------------------------------------------- */
 
-/* The bytes of a column in a stage are four chunks of 16, moved about so that the eight rows that
- * ldmatrix reads at once are in different banks. */
+/* A column's bytes in a stage are four chunks of 16, permuted so that the eight rows that ldmatrix
+ * reads at once are in different banks. */
 __device__ uint32_t chunk_at(uint32_t column, uint32_t chunk) {
   return column * STEP + (chunk ^ (column / 2 & 3)) * 16;
 }
@@ -418,7 +418,7 @@ void launch_quantise(kf_dev_type type, uint32_t blocks, const quantise_job &job,
     quantise<__nv_bfloat16><<<blocks, 8 * ROWS, 0, to>>>(job);
 }
 
-/* Shares out the steps so that about three rounds of all blocks are nearly full. */
+/* Divides the steps so that about three rounds of blocks are nearly full. */
 void launch_multiply(const kf_dev_moments *m, uint32_t steps) {
   uint32_t parts = 3 * m->blocks / m->tiles;
   if (parts < 1) parts = 1;
@@ -458,7 +458,7 @@ kf_dev_status start_put(kf_dev_moments *m, slot *s, uint32_t n) {
   return KF_DEV_OK;
 }
 
-/* Adds n words of the device to those of the caller; pairs: of 128 bits. */
+/* Adds n words on the device to the caller's; pairs: of 128-bit numbers. */
 cudaError_t take_words(kf_dev_moments *m, const void *from, uint64_t n, bool pairs, uint64_t *chunk,
                        uint64_t *to) {
   for (uint64_t first = 0; first < n; first += CHUNK) {

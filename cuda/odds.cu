@@ -1,9 +1,10 @@
-/* odds.cu - what softmax needs of the scores of queries for all prototypes, with the bits of the CPU.
+/* odds.cu - what softmax needs of the scores of queries for all prototypes, bit for bit as on the
+ * CPU.
  *
- * Scores are products of 64 queries by 64 prototypes at a time. A canonical sum has eight lanes: columns
- * are put in the order of lanes, each with zeros up to a whole step, so that a thread adds up one lane
- * after the other, and the lanes as canonical sums do. Some queries at a time have their scores in
- * memory; a block for each query then finds the largest, and the sums of exponentials. */
+ * Scores are computed for 64 queries by 64 prototypes at a time. Columns are sorted by the eight
+ * lanes of a canonical sum, each lane padded with zeros to a whole step, so that a thread adds up
+ * one lane after the other and then the lanes. A number of queries at a time have their scores in
+ * memory; one block for each query then finds the largest score and the sums of exponentials. */
 #include "slots.cuh"
 #include "table.h"
 
@@ -11,11 +12,11 @@
 #include <new>
 
 #define EDGE     64u /* queries and prototypes of a tile */
-#define DEPTH    8u  /* columns that are odds_part at a time */
+#define DEPTH    8u  /* columns of a step */
 #define THREADS  256u
-#define SCRATCH  (64ull << 20) /* bytes of scores of a slot, about */
+#define SCRATCH  (64ull << 20) /* bytes of a slot's scores, roughly */
 #define LANES    8u
-#define TOGETHER 512u /* exponentials that are in shared memory at a time */
+#define TOGETHER 512u /* exponentials in shared memory at a time */
 
 typedef struct odds_slot {
   kf_slot at;
@@ -44,13 +45,13 @@ static uint64_t round_up(uint64_t x, uint64_t step) { return (x + step - 1) / st
 
 /* --- the order of lanes ----------------------------------------------------------------------- */
 
-/* Lanes in the order in which they are added: ((l0 + l4) + (l2 + l6)) + ((l1 + l5) + (l3 + l7)). */
+/* The lanes in the order of adding: ((l0 + l4) + (l2 + l6)) + ((l1 + l5) + (l3 + l7)). */
 __device__ __forceinline__ uint32_t lane_at(uint32_t place) {
   return (place & 1) * 4 + (place >> 1 & 1) * 2 + (place >> 2);
 }
 
-/* Puts rows into the order of lanes, with zeros; `narrow` leaves columns as they are. Zeros change no sum, but
- * that a narrow one of -0 becomes 0, which no exponential shows. */
+/* Sorts the columns of rows by lanes and pads with zeros; `narrow` keeps their order. Zeros change
+ * no sum, except that a narrow -0 becomes 0, which no exponential shows. */
 __global__ void arrange(const float *from, uint32_t n, uint32_t dim, uint32_t each, uint32_t depth,
                         bool narrow, float *to) {
   uint64_t i = (uint64_t)blockIdx.x * blockDim.x + threadIdx.x;
@@ -124,7 +125,7 @@ __device__ __forceinline__ void add_products(T (&sum)[4][4], const step_of<T> &s
   }
 }
 
-/* Sums of lanes that are done: pairs of lanes, pairs of these, and all. */
+/* Sums of finished lanes: pairs of lanes, pairs of these, and all. */
 struct lane_sums {
   double pair[4][4], half[4][4], all[4][4];
 };
@@ -212,7 +213,7 @@ __device__ __forceinline__ double exp_of(double x) {
   return y * power2(n);
 }
 
-/* The largest of all scores of a query, for all threads. */
+/* The largest of a query's scores, for all threads. */
 __device__ __forceinline__ double find_most(const double *scores, uint32_t n) {
   __shared__ double most_of[THREADS / 32];
   double most = -INFINITY;
@@ -231,7 +232,7 @@ typedef struct sums_args {
   double scales[2];
 } sums_args;
 
-/* A block for each query. One warp adds, in order, what the others have computed. */
+/* One block for each query. One warp adds up, in order, what the others have computed. */
 __global__ void __launch_bounds__(THREADS) add_up(const __grid_constant__ sums_args a) {
   __shared__ double exps[2][2][TOGETHER];
   const double *scores = a.scores + (uint64_t)blockIdx.x * a.columns;
@@ -319,7 +320,7 @@ static cudaError_t make(kf_dev_odds *o, const kf_dev_odds_plan *plan) {
   uint64_t values = (uint64_t)o->n_rows * o->dim, all = (uint64_t)o->columns * o->depth;
   for (uint32_t i = 0; error == cudaSuccess && i < o->slots; i++) {
     error = kf_slot_make(&o->slot[i].at);
-    if (error == cudaSuccess) /* what is beside the last query is multiplied as well */
+    if (error == cudaSuccess) /* the padding after the last query is multiplied as well */
       error = cudaMemsetAsync(o->slot[i].queries, 0,
                               round_up(o->batch, EDGE) * o->depth * sizeof(float), stream);
   }
@@ -356,7 +357,7 @@ kf_dev_status kf_cuda_odds_new(kf_dev *dev, const kf_dev_odds_plan *plan, kf_dev
 
 /* --- at work ---------------------------------------------------------------------------------- */
 
-/* The sums of n queries from `first` on. */
+/* Computes the sums of n queries from `first` on. */
 static void launch_some(const kf_dev_odds *o, const odds_slot *s, uint32_t first, uint32_t n) {
   cudaStream_t stream = s->at.stream;
   odds_args a = {s->queries + (uint64_t)first * o->depth,

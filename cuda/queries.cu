@@ -1,5 +1,5 @@
-/* queries.cu - queries on the device: centred, rounded to bytes with a factor for each, and what is
- * known of them. */
+/* queries.cu - queries on the device: centred, rounded to bytes with a factor of their own, and
+ * their state. */
 #include "search.cuh"
 #include "table.h"
 
@@ -130,7 +130,7 @@ __device__ __forceinline__ float up(double x) {
   return y < FLT_MAX ? nextafterf(y, INFINITY) : INFINITY;
 }
 
-/* kf_query_start, by eight threads; p: the query, centred. Returns the largest |p_i|. */
+/* kf_query_start, by eight threads; p is the centred query. Returns the largest |p_i|. */
 __device__ __forceinline__ double start_query(const start_args &a, const float *x, double *scale,
                                               kf_query_known *k) {
   const int lane = threadIdx.x & 7;
@@ -183,7 +183,7 @@ __device__ __forceinline__ void round_query(const start_args &a, uint32_t query,
   double share = a.rounding_share * k->length;
   k->fixed = euclidean ? 2 * share * k->length : share * a.centre_length;
   k->by_length = error * SLACK + (euclidean ? 4 * share : share);
-  /* 2^-50: of the value of 1, which is rounded here */
+  /* 2^-50: for the value of 1, which is rounded here */
   k->fine_by_length = (fine_error + 0x1p-50 * k->length) * SLACK + (euclidean ? 4 * share : share);
   k->factor = factor;
   if (fits) return;
@@ -208,8 +208,8 @@ __global__ void __launch_bounds__(128) start_queries(const start_args a) {
 }
 
 #define LATE_BYTES                                                                                 \
-  (16u << 20)       /* of queries, from which on most of them come while others are at work */
-#define EARLY 6912u /* queries that are waited for: a multiple of all groups */
+  (16u << 20) /* bytes of queries from which on most are copied while the first are searched */
+#define EARLY 6912u /* queries copied first: a multiple of all strips */
 
 static kf_dev_status start_some(kf_dev_queries *q, uint32_t first, uint32_t n) {
   kf_dev *dev = q->dev;

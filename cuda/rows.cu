@@ -16,7 +16,7 @@ uint64_t kf_cuda_rows_bytes(const kf_dev_piece *piece) {
       piece->n_tiles * (sizeof(kf_tile_bound) + sizeof(kf_dev_tile) + sizeof(kf_tile_value));
   bytes += piece->n * space->dim * value_size(piece->values);
   if (space->metric == KF_DEV_COSINE && piece->values != KF_DEV_NO_VALUES) bytes += piece->n * 8;
-  return bytes + (4u << 20); /* what rounding up each of them may take */
+  return bytes + (4u << 20); /* for rounding up each of them */
 }
 
 void kf_cuda_rows_free(kf_dev *dev, kf_dev_rows *rows) {
@@ -64,7 +64,7 @@ kf_dev_status kf_cuda_rows_new(kf_dev *dev, const kf_dev_piece *piece, kf_dev_ro
   return KF_DEV_OK;
 }
 
-/* Tiles as the kernels see them. */
+/* Converts tiles to what the kernels use. */
 __global__ void __launch_bounds__(KF_TILE_ROWS)
     see_tiles(const kf_dev_tile *given, const uint32_t *numbers, uint64_t n, double bound_scale,
               kf_tile_bound *bounds, kf_tile_value *tiles) {
@@ -80,7 +80,7 @@ __global__ void __launch_bounds__(KF_TILE_ROWS)
   }
 }
 
-/* Tiles up to the last that has a row. */
+/* Counts tiles up to the last that has a row. */
 static uint64_t count_used(const uint32_t *numbers, uint64_t n) {
   for (uint64_t place = n * KF_TILE_ROWS; place > 0; place--)
     if (numbers[place - 1] != UINT32_MAX) return (place - 1) / KF_TILE_ROWS + 1;

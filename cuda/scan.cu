@@ -1,4 +1,4 @@
-/* scan.cu - guesses, the first pass, and its survivors in the order of their queries. */
+/* scan.cu - guesses, the first pass, and its survivors sorted by query. */
 #include "search.cuh"
 #include "table.h"
 
@@ -14,7 +14,7 @@ __global__ void gather_bytes(const uint4 *from, const uint32_t *chosen, uint32_t
   if (i < (uint64_t)n * units) to[i] = from[(uint64_t)chosen[i / units] * units + i % units];
 }
 
-/* The bytes of the chosen queries, side by side. */
+/* Gathers the bytes of the chosen queries. */
 static kf_dev_status chosen_bytes(kf_dev_queries *q, const int8_t **out) {
   *out = q->all ? q->bytes : q->picked;
   if (q->all || q->gathered) return KF_DEV_OK;
@@ -34,16 +34,16 @@ static kf_dev_status run(kf_dev *dev, kf_pass *pass, bool maxima) {
 
 /* --- guesses ---------------------------------------------------------------------------------- */
 
-#define SHARE      20   /* one tile in so many is looked at, */
-#define FEWEST     64u  /* but at least so many if there are, */
-#define MOST_TILES 1024 /* and at most so many */
+#define SHARE      20   /* samples one tile in this many, */
+#define FEWEST     64u  /* but at least this many, if there are, */
+#define MOST_TILES 1024 /* and at most this many */
 
-/* The share of guesses that may be too high. A scan for few queries once more costs little; each
- * survivor costs the more in comparison, the shorter rows are. */
+/* The share of guesses that may be too high. Rescanning for a few queries costs little, while
+ * survivors cost relatively more the shorter rows are. */
 static double unlucky(uint32_t padded) { return padded > 64 && padded <= 128 ? 0.03 : 0.012; }
 
-/* The least m such that at most with the probability `unlucky` m or more of the first `rank` rows
- * are among those looked at, a share of all. */
+/* The least m such that, with probability at most `unlucky`, m or more of the first `rank` rows are
+ * in a sample of this share of all rows. */
 static uint32_t sample_rank(uint32_t rank, double share, double unlucky) {
   if (share >= 1) return rank + 1;
   double odds = share / (1 - share), term = exp(rank * log1p(-share)), below = 0;
@@ -67,7 +67,7 @@ typedef struct guess_args {
   double bound_scale;
 } guess_args;
 
-/* Floats in rising order as integers in rising order. */
+/* Maps floats to integers in the same order. */
 __device__ __forceinline__ uint32_t ordered(float x) {
   uint32_t bits = __float_as_uint(x);
   return bits & 0x80000000u ? ~bits : bits | 0x80000000u;
@@ -82,7 +82,7 @@ __device__ __forceinline__ float part_value(const guess_args &a, const kf_query_
   if (!(t.scale > 0)) return -INFINITY;
   double value = (double)most * (double)k.factor * (double)t.scale - (double)t.high;
   if (a.proven) {
-    if (t.empty > 0 && most <= 0) return -INFINITY; /* it may be that of an empty place */
+    if (t.empty > 0 && most <= 0) return -INFINITY; /* it may come from an empty place */
     value -= a.bound_scale * (k.by_length * (double)t.length + k.by_error * (double)t.error +
                               k.fixed + (double)t.fixed);
     value -= 0x1p-40 * fabs(value);
@@ -93,7 +93,7 @@ __device__ __forceinline__ float part_value(const guess_args &a, const kf_query_
 
 #define FEW_RANKS 12u
 
-/* The rank-th largest of n values, which a warp takes away one after the other. */
+/* The rank-th largest of n values; a warp removes the largest again and again. */
 __device__ __forceinline__ uint32_t take_largest(uint32_t *values, uint32_t n, uint32_t rank,
                                                  uint32_t lane) {
   uint32_t found = 0;
@@ -112,7 +112,7 @@ __device__ __forceinline__ uint32_t take_largest(uint32_t *values, uint32_t n, u
   return found;
 }
 
-/* The same bit by bit, rounded down: that is precise enough. */
+/* The same bit by bit, rounded down, which is precise enough. */
 __device__ __forceinline__ uint32_t find_largest(const uint32_t *values, uint32_t n, uint32_t rank,
                                                  uint32_t lane) {
   uint32_t found = 0;
@@ -148,8 +148,8 @@ __global__ void __launch_bounds__(128) choose_least(const guess_args a) {
     k->least = least;
 }
 
-/* Which tiles are looked at, how many maxima of each are kept, and which of all maxima it is to
- * be. */
+/* Plans a guess: which tiles are sampled, how many maxima of each are kept, and which of all maxima
+ * to take. */
 static void plan_guess(uint32_t n_tiles, uint32_t rank, int proven, kf_pass *p, uint32_t *wanted) {
   double luck = unlucky(p->padded);
   uint32_t tiles = n_tiles / SHARE;
@@ -196,7 +196,7 @@ kf_dev_status kf_cuda_guess(kf_dev_queries *q, const kf_dev_rows *rows, uint32_t
   if (q->n_chosen == 0) return KF_DEV_OK;
   KF_CUDA(q->dev, cudaSetDevice(q->dev->number), "using");
   if (proven || q->guess_late) KF_CUDA_TRY(kf_cuda_catch_up(q));
-  bool late = q->late < q->n; /* then all are chosen */
+  bool late = q->late < q->n; /* all are chosen then */
   q->guess_late = late;
   q->guessed = proven ? 0 : rank;
   q->late_rows = rows;
@@ -223,7 +223,7 @@ typedef struct group_args {
   int64_t first;
 } group_args;
 
-/* What coarse survivors are looked at with. */
+/* The arguments for resolving coarse survivors. */
 typedef struct coarse_args {
   const int4 *queries, *rows;
   const kf_query_bound *query_bounds;
@@ -232,14 +232,13 @@ typedef struct coarse_args {
   uint32_t units; /* of 16 columns */
 } coarse_args;
 
-/* Whether there is a row at that place which a chosen query may find. */
+/* Whether a place holds a row that its query may find. */
 __device__ __forceinline__ bool takes_part(const group_args &a, uint32_t i, uint32_t place) {
   uint32_t number = a.numbers[place];
   return number != UINT32_MAX && a.first + (int64_t)number != a.known[a.chosen[i]].leave_out;
 }
 
-/* A block for each block of survivors: counts those of each query, and marks those that are
- * none. */
+/* One CUDA block for each block of survivors: counts each query's, and marks false ones. */
 __global__ void __launch_bounds__(256) count_hits(const group_args a) {
   uint32_t n = a.filled[blockIdx.x];
   uint2 *hits = a.hits + (uint64_t)blockIdx.x * KF_HIT_BLOCK;
@@ -253,9 +252,9 @@ __global__ void __launch_bounds__(256) count_hits(const group_args a) {
   }
 }
 
-/* The same of coarse survivors: each is looked at in turn, and masks [] says which of the twelve
+/* The same for coarse survivors: checks each in turn and records in masks [] which of its twelve
  * rows are left. */
-template <int THREADS> /* for each: as many as there are units, or a power of two above that */
+template <int THREADS> /* for each survivor: its units, rounded up to a power of two */
 __global__ void __launch_bounds__(128) count_coarse(const group_args a, const coarse_args c) {
   const uint32_t n = a.filled[blockIdx.x], unit = threadIdx.x % THREADS, each = 128 / THREADS;
   const bool idle = unit >= c.units;
@@ -310,10 +309,10 @@ __global__ void __launch_bounds__(128) place_coarse(const group_args a, const co
   }
 }
 
-/* One block: where the survivors of each query begin; the counts become zeros. */
+/* One block: finds where each query's survivors begin, and resets the counts. */
 __global__ void __launch_bounds__(1024)
     find_starts(uint32_t *count, uint32_t n, uint32_t *start, unsigned long long *kept) {
-  unsigned long long before = 0; /* all that came earlier */
+  unsigned long long before = 0; /* all earlier ones */
   for (uint32_t base = 0; base < n; base += KF_TAKEN) {
     const uint32_t first = base + threadIdx.x * KF_EACH;
     uint32_t mine[KF_EACH];
@@ -335,7 +334,7 @@ __global__ void __launch_bounds__(1024)
   *kept = before;
 }
 
-/* numbers: instead of the place of its row, the list has the number of a hit. */
+/* numbers: the list holds the numbers of hits instead of the places of rows. */
 __global__ void __launch_bounds__(256) place_hits(const group_args a, bool numbers) {
   const uint64_t first = (uint64_t)blockIdx.x * KF_HIT_BLOCK;
   uint32_t n = a.filled[blockIdx.x];
@@ -383,27 +382,27 @@ __global__ void set_counters(unsigned long long *counters, unsigned long long ne
 
 /* --- better guesses on the way ---------------------------------------------------------------- */
 
-/* One tile in KF_EVERY is scanned first. What is found there tells far better than the few tiles of
- * the guess which key `rank` rows have, and fewer rows survive in the other tiles; those of the first
- * that are now certainly too far are dropped. */
+/* One tile in KF_EVERY is scanned first. Its survivors tell far better than the guess's few tiles
+ * which key `rank` rows reach, so fewer rows survive in the other tiles. Survivors of the first
+ * scan that are now certainly too far are dropped. */
 
-#define RAISE_TILES   2048u /* from which on, */
-#define RAISE_QUERIES 4096u /* and from how many queries, that pays */
-#define RAISE_RANK    256u  /* and up to which rank */
-#define RAISE_VALUES  512u  /* survivors of a query that are looked at */
+#define RAISE_TILES   2048u /* this pays from this many tiles on, */
+#define RAISE_QUERIES 4096u /* and from this many queries on, */
+#define RAISE_RANK    256u  /* and up to this rank */
+#define RAISE_VALUES  512u  /* survivors of a query that are used */
 
 typedef struct raise_args {
   const uint32_t *chosen, *start, *list;
   kf_query_known *known;
   const kf_tile_value *tiles;
   const int4 *bytes, *digits, *rows; /* [][units] */
-  uint2 *hits;                       /* if these may be dropped: then the list has their numbers */
+  uint2 *hits; /* if these may be dropped; the list holds their numbers then */
   uint32_t n, units, wanted;
   uint64_t room;
   double bound_scale;
 } raise_args;
 
-/* What is known of the key of a survivor: about, and at most. */
+/* The key of a survivor: an estimate, and an upper bound. */
 struct raise_value {
   float about, upper;
 };
@@ -420,8 +419,7 @@ __device__ __forceinline__ raise_value value_survivor(const raise_args &a, const
   return out;
 }
 
-/* A warp for each query: raises `least` to the key of the wanted-th survivor, as well as it is
- * known. */
+/* One warp for each query: raises `least` to the estimated key of the wanted-th survivor. */
 __global__ void __launch_bounds__(128) raise_least(const raise_args a) {
   __shared__ uint32_t values[4][RAISE_VALUES];
   __shared__ float uppers[4][RAISE_VALUES];
@@ -465,7 +463,7 @@ __global__ void __launch_bounds__(128) raise_least(const raise_args a) {
 
 static kf_dev_status raise_guesses(kf_dev_queries *q, const kf_dev_rows *rows, bool coarse) {
   kf_dev *dev = q->dev;
-  bool numbers = !coarse && q->n_blocks < UINT32_MAX / KF_HIT_BLOCK; /* so a hit has a number */
+  bool numbers = !coarse && q->n_blocks < UINT32_MAX / KF_HIT_BLOCK; /* hits can be numbered */
   KF_CUDA_TRY(group_hits(q, rows, coarse, numbers));
   raise_args a = {q->chosen,
                   q->start,
@@ -488,11 +486,12 @@ static kf_dev_status raise_guesses(kf_dev_queries *q, const kf_dev_rows *rows, b
 
 /* --- a scan ----------------------------------------------------------------------------------- */
 
-#define COARSE_QUERIES 256u /* from which on short rows are scanned coarsely */
+#define COARSE_QUERIES 256u /* from this many queries on short rows are scanned coarsely */
 
 enum { ALL_TILES, SOME_TILES, OTHER_TILES };
 
-/* Scans some tiles for chosen queries [first, first + n); number: of the scans of the call. */
+/* Scans some tiles for chosen queries [first, first + n). number: which scan of the call this
+ * is. */
 static kf_dev_status scan_some(kf_dev_queries *q, const kf_dev_rows *rows, uint32_t first,
                                uint32_t n, int tiles, bool coarse, uint32_t number) {
   kf_dev *dev = q->dev;
@@ -521,7 +520,7 @@ static kf_dev_status scan_some(kf_dev_queries *q, const kf_dev_rows *rows, uint3
   return coarse ? kf_wgmma_coarse(dev, &p) : run(dev, &p, false);
 }
 
-/* Everything that a scan asks of the device. */
+/* Queues all work of a scan on the device. */
 static kf_dev_status start_scan(kf_dev_queries *q, const kf_dev_rows *rows, bool coarse) {
   kf_dev *dev = q->dev;
   uint32_t early = q->late < q->n ? q->late : 0; /* if some are late, all are chosen */
@@ -577,7 +576,7 @@ __global__ void name_hits(const uint32_t *start, const uint32_t *list, const uin
     out[at] = make_uint2(chosen[i], numbers[list[at]]);
 }
 
-#define PAIRS (1u << 16) /* that come to the host at a time */
+#define PAIRS (1u << 16) /* copied to the host at a time */
 
 kf_dev_status kf_cuda_survivors(kf_dev_queries *q, const kf_dev_rows *rows, uint32_t *query,
                                 int64_t *row, uint64_t *n) {

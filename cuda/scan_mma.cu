@@ -1,5 +1,5 @@
-/* scan_mma.cu - the first pass by mma.sync, for every device from Ampere on and rows of any width.
- * Six warps take 64 queries by 64 rows each; both come by in pieces of 64 columns. */
+/* scan_mma.cu - the first pass with mma.sync, for all devices from Ampere on and rows of any width.
+ * Six warps take 64 queries by 64 rows each, in steps of 64 columns. */
 #include "hits.cuh"
 #include "search.cuh"
 
@@ -12,7 +12,8 @@
 #define STAGE   ((QUERIES + TILE) * WIDTH)
 #define SHARED  (STAGES * STAGE + WARPS * 4)
 
-/* Where 16 bytes of a row are, so that neither copies nor ldmatrix collide. */
+/* The place of 16 bytes of a row, chosen so that neither copies nor ldmatrix have bank
+ * conflicts. */
 __device__ __forceinline__ uint32_t swizzled(int row, int unit) {
   return (uint32_t)(row * WIDTH + ((unit ^ (row >> 1 & 3)) << 4));
 }

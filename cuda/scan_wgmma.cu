@@ -1,13 +1,13 @@
 /* scan_wgmma.cu - the first pass on Hopper: products of bytes by wgmma, thresholds in the epilogue.
  *
- * A block holds a group of queries in shared memory while tiles of rows pass by. Of its four
- * warpgroups three multiply, 64 queries by 192 rows at a time, and look for sums that reach the
- * threshold of the query in the tile; one warp of the fourth has the copy engine fill a ring of
- * stages, and the other three compute the thresholds of the tile to come. Sums never leave the
- * registers: what a warp finds is a list of pairs.
+ * A block holds a strip of queries in shared memory while tiles of rows stream past. Three of its
+ * four warpgroups multiply, 64 queries by 192 rows at a time, and look for sums that reach the
+ * query's threshold in the tile. One warp of the fourth has the copy engine fill a ring of stages;
+ * its other three compute the thresholds of the next tile. Sums never leave the registers: a warp
+ * produces a list of (query, row).
  *
- * A stage is a whole tile if rows are short, and 128 columns of one if they are long. Columns that
- * do not exist are zeros that the copy engine supplies. */
+ * A stage is a whole tile if rows are short, or 128 columns of a tile if they are long. The copy
+ * engine fills in zeros for columns that do not exist. */
 #include "hits.cuh"
 #include "search.cuh"
 #include "wgmma.cuh"
@@ -24,7 +24,7 @@ template <int WARPGROUPS, int BLOCKS, int STEPS, bool LONG> struct shape {
   static constexpr int stage_bytes = chunks * TILE * width;
   static constexpr int threads = (WARPGROUPS + 1) * 128;
   static constexpr int warps = WARPGROUPS * 4;
-  static constexpr int tail(int stages) { /* what is not filled by the copy engine */
+  static constexpr int tail(int stages) { /* not filled by the copy engine */
     return 16 * stages + 16 + queries * 16 + stages * queries * 4 + warps * 4;
   }
   __host__ __device__ static constexpr int query_bytes(int columns) {
@@ -35,7 +35,7 @@ template <int WARPGROUPS, int BLOCKS, int STEPS, bool LONG> struct shape {
   }
 };
 
-/* Where things are in shared memory; columns: of `width` bytes. */
+/* The layout of shared memory; columns: of `width` bytes. */
 struct layout {
   uint32_t queries, stages, full, empty, query_full, query_empty;
   int32_t *threshold;     /* [stages][queries] */
@@ -130,8 +130,8 @@ __device__ __forceinline__ void set_thresholds(const kf_pass &p, const layout &l
   }
 }
 
-/* Of 64 queries by some rows a thread has N / 2 sums of each of two queries, eight columns apart in pairs:
- * the largest in each of GROUPS parts of these. */
+/* Of 64 queries by some rows a thread holds N / 2 sums for each of two queries, in pairs eight
+ * columns apart. Finds the largest in each of GROUPS parts of these. */
 template <int GROUPS> struct maxima_of { int32_t part[2][GROUPS]; };
 template <int GROUPS, int N>
 __device__ __forceinline__ maxima_of<GROUPS> find_maxima(const int32_t (&d)[N]) {
@@ -197,8 +197,8 @@ __device__ __forceinline__ void take_hits(const int32_t (&d)[96], const maxima_o
   __syncwarp();
 }
 
-/* The products of 64 queries from `first` on with a tile that comes in stages of 128 columns. All
- * stages but the last are given back. */
+/* The products of 64 queries from `first` on with a tile that comes in stages of 128 columns.
+ * Releases all stages but the last. */
 template <class S, int STEPS>
 __device__ __forceinline__ void multiply_stages(int32_t (&d)[96], const layout &l, ring &r,
                                                 int first, int columns) {
@@ -232,7 +232,7 @@ __device__ __forceinline__ void multiply_stages(int32_t (&d)[96], const layout &
   kf_barrier_arrive(l.empty + 8 * before);
 }
 
-/* The same with a tile that is in one stage. */
+/* The same with a tile that is one stage. */
 template <class S, int STEPS>
 __device__ __forceinline__ void multiply_whole(int32_t (&d)[96], const layout &l, const ring &r,
                                                int first) {
@@ -314,8 +314,8 @@ __device__ __forceinline__ void take_coarse(const maxima_of<QUARTERS> &m, int32_
   __syncwarp();
 }
 
-/* The queries of a warpgroup as a thread holds them for wgmma: of each block and 32 columns, four columns of
- * its two queries, and four more 16 columns on. */
+/* A warpgroup's queries as a thread holds them for wgmma: of each block and 32 columns, four
+ * columns of its two queries, and four more, 16 columns further on. */
 template <int BLOCKS, int STEPS> struct kept_queries { uint32_t at[BLOCKS][STEPS][4]; };
 template <class S, int BLOCKS, int STEPS>
 __device__ __forceinline__ void keep_queries(const layout &l, int mine, int lane,
@@ -331,9 +331,9 @@ __device__ __forceinline__ void keep_queries(const layout &l, int mine, int lane
       }
 }
 
-/* Products of one half of a tile come while the other half is compared; queries are in registers, so that
- * shared memory has the rows alone to bring. What is done about a hit does not look at sums, which may be
- * new ones by then. */
+/* One half of a tile is multiplied while the other half is compared. Queries are in registers, so
+ * that shared memory delivers rows alone. Handling a hit does not look at sums, which may have
+ * changed by then. */
 template <class S, int BLOCKS, int STEPS>
 __device__ __forceinline__ void multiply_short(const kf_pass &p, const layout &l) {
   ring r = {0, (int)p.stages, 0};
@@ -349,7 +349,7 @@ __device__ __forceinline__ void multiply_short(const kf_pass &p, const layout &l
     kf_barrier_wait(l.query_full, query_parity);
     query_parity ^= 1;
     keep_queries<S>(l, mine, lane, kept);
-    kf_barrier_arrive(l.query_empty); /* those of the next item may come */
+    kf_barrier_arrive(l.query_empty); /* the next item's may come */
 #pragma unroll 1
     for (uint32_t i = 0; i < n; i++) {
       const uint32_t code = kf_tile_of(p, chunk + i * p.n_chunks) * 16 + (lane & 3);

@@ -1,9 +1,9 @@
-/* score.cu - survivors scored canonically, and the best rows of each query.
+/* score.cu - scores survivors canonically and keeps the best rows of each query.
  *
- * A block takes one query. A second digit of the query gives each survivor a tighter upper bound of
- * its key, from which only the rounding of the row is missing. The survivors with the largest bounds
- * are scored first. Of the others, those whose bound is below the last of the best rows so far are
- * dropped, and the rest is scored as well. The cost is reading rows at random places in memory. */
+ * A block takes one query. The query's second digit gives each survivor a tighter upper bound of
+ * its key, loose only by the rounding of the row. The survivors with the largest bounds are scored
+ * first. Of the others, those whose bound is below the last of the best rows so far are dropped,
+ * and the rest are scored. The cost is reading rows at random places in memory. */
 #include "search.cuh"
 #include "table.h"
 
@@ -18,7 +18,7 @@
 #define GROUPS    (THREADS / 8)
 #define MOST      512 /* threads of a block */
 #define REGISTERS 80
-#define AHEAD     8 /* numbers of each of two rows that a thread reads before it needs the first */
+#define AHEAD     8 /* numbers of each of two rows that a thread reads before using the first */
 
 __device__ __forceinline__ double wide(float x) { return (double)x; }
 __device__ __forceinline__ double wide(__half x) { return (double)__half2float(x); }
@@ -36,7 +36,7 @@ typedef struct score_args {
   const double *norm2;
   kf_dev_scored *best_rows;
   uint32_t dim, padded, best;
-  uint32_t batch;  /* survivors that are looked at together */
+  uint32_t batch;  /* survivors processed together */
   uint32_t sorted; /* a power of two: room for the best rows and a batch */
   kf_dev_metric metric;
   bool fine; /* bounds first */
@@ -117,7 +117,8 @@ __device__ __forceinline__ void bound_rows(const score_args &a, const view &v,
   __syncthreads();
 }
 
-/* A bound that at least `wanted` of n survivors reach, and not many more; -infinity: all. */
+/* A bound that at least `wanted` of n survivors reach, but not many more; -infinity: all reach
+ * it. */
 __device__ __forceinline__ float cut(const view &v, uint32_t n, uint32_t wanted) {
   if (n <= wanted + wanted / 2 + 8) return -INFINITY;
   float low = INFINITY, high = -INFINITY;
@@ -221,9 +222,9 @@ __device__ __forceinline__ void score_work(const score_args &a, const view &v, d
   __syncthreads();
 }
 
-#define RANKED 2 /* rows that a thread can rank by counting */
+#define RANKED 2 /* rows whose position a thread finds by counting */
 
-/* Puts scored [n] in order. Few are ranked by counting, many are sorted in pairs. */
+/* Sorts scored [n]: few rows by counting, many by compare-and-swap. */
 __device__ __forceinline__ void sort_scored(const view &v, uint32_t n) {
   if (n <= RANKED * THREADS && n <= 256) {
     kf_dev_scored mine[RANKED];
@@ -268,8 +269,8 @@ __device__ __forceinline__ void sort_scored(const view &v, uint32_t n) {
     }
 }
 
-/* Scores the survivors whose upper bound is at least `from`, and keeps the best rows. Returns how
- * many there are. The bound of a scored survivor becomes NaN, so no row is scored twice. */
+/* Scores the survivors whose upper bound is at least `from`, keeps the best rows and returns their
+ * number. The bound of a scored survivor becomes NaN, so no row is scored twice. */
 template <class T>
 __device__ __forceinline__ uint32_t take_rows(const score_args &a, const view &v, double norm2,
                                               uint32_t n, double from, uint32_t kept) {
@@ -328,7 +329,7 @@ __global__ void __maxnreg__(REGISTERS) score_queries(const __grid_constant__ sco
 }
 
 template <class T> static kf_dev_status launch(kf_dev *dev, const score_args &a, uint32_t n) {
-  /* Small blocks hide one another's beginnings and ends. */
+  /* Small blocks hide one another's start and end. */
   unsigned threads = a.best > 256 ? MOST : a.dim >= 128 ? 128 : 64;
   size_t bytes = shared_bytes(a);
   if (bytes > dev->shared)
@@ -339,7 +340,7 @@ template <class T> static kf_dev_status launch(kf_dev *dev, const score_args &a,
   return KF_DEV_OK;
 }
 
-#define FINE_FROM 128u /* columns: shorter rows are read at once */
+#define FINE_FROM 128u /* columns: shorter rows are read in one go */
 
 static void size_sorted(score_args *a) {
   for (a->sorted = 512; a->sorted < a->best + a->batch;) a->sorted *= 2;

@@ -6,23 +6,23 @@
 
 #define KF_TILE_ROWS 192u
 #define KF_PAD       32u
-/* Survivors are collected in blocks of this many; a warp fills one at a time, and takes the next
- * when fewer than KF_HIT_ROOM places are left: what a warp may find in one tile. */
+/* Survivors are collected in blocks of this many. A warp fills one at a time and takes the next
+ * when fewer than KF_HIT_ROOM places are left, which a warp may fill in one tile. */
 #define KF_HIT_BLOCK  8192u
 #define KF_HIT_ROOM   4096u
-#define KF_SCANS      3u  /* that may collect hits one after the other */
-#define KF_PASS_WARPS 12u /* of a processor in a pass, at most */
+#define KF_SCANS      3u  /* scans that may collect hits one after the other */
+#define KF_PASS_WARPS 12u /* at most this many warps of a processor in a pass */
 
-/* What a threshold needs of a tile: (low - fixed), length, error, 1 / scale; the last is negative
- * if there are no rows. */
+/* A tile's part of a threshold: (low - fixed), length, error, 1 / scale; the last is negative if
+ * there are no rows. */
 typedef float4 kf_tile_bound;
-/* What it needs of a query: (least - fixed), by_length, by_error, 1 / factor; the last is negative
- * if there is no such query. */
+/* A query's part of a threshold: (least - fixed), by_length, by_error, 1 / factor; the last is
+ * negative if there is no such query. */
 typedef float4 kf_query_bound;
 
-/* The rest of a tile, for values. */
+/* What estimates of keys need of a tile. */
 typedef struct kf_tile_value {
-  float scale; /* 0: nothing is known of its rows */
+  float scale; /* 0: any row may be near */
   float low, high;
   float length, error, fixed;
   uint32_t empty; /* places without a row */
@@ -48,7 +48,7 @@ struct kf_dev_rows {
   kf_cuda_arena arena;
 };
 
-/* What is known of a query. */
+/* The state of a query. */
 typedef struct kf_query_known {
   double norm2, base, length;
   double by_length, by_error, fixed;    /* of bytes */
@@ -75,18 +75,18 @@ struct kf_dev_queries {
   uint32_t n_chosen;
   bool all;      /* the numbers are 0, 1, ... */
   bool gathered; /* `picked` is up to date */
-  /* Queries [late, n) are still on their way; a guess that they need as well. */
+  /* Queries [late, n) are still being copied; the guess that they still need. */
   uint32_t late;
   bool leaves_out, guess_late;
-  uint32_t guessed; /* rows that should have the key: `least` is a guess; 0: it is not */
+  uint32_t guessed; /* rows that should reach `least`, which is a guess; 0: it is not a guess */
   const kf_dev_rows *late_rows;
   uint32_t late_rank;
   kf_query_bound *bounds; /* [most] of chosen queries, for one scan */
   int64_t *left_out;      /* upload */
   /* survivors */
-  uint64_t n_blocks; /* and one more, for what does not fit */
+  uint64_t n_blocks; /* and one more for what does not fit */
   uint2 *hits;       /* [n_blocks + 1][KF_HIT_BLOCK] place among the chosen, place of the row */
-  uint16_t *masks;   /* the same, if rows are short */
+  uint16_t *masks;   /* one for each hit, if rows are short */
   uint32_t *filled;  /* [n_blocks + 1] */
   unsigned long long *counters;
   uint32_t *count, *start; /* [most + 1] survivors of a chosen query, and where they begin */
@@ -101,7 +101,7 @@ struct kf_dev_queries {
 };
 
 #define KF_DIGIT      254
-#define KF_MOST_PARTS 4096u /* maxima of a query, at most */
+#define KF_MOST_PARTS 4096u /* at most this many maxima of a query */
 
 /* counters */
 enum { KF_NEXT_BLOCK = 0, KF_ALL_HITS = 1, KF_LEFT = 2, KF_KEPT = 3, KF_N_COUNTERS = 8 };
@@ -113,11 +113,11 @@ typedef struct kf_pass {
   uint32_t padded;
   uint32_t first_query;         /* added to the numbers of queries in hits */
   uint32_t first_block;         /* of hits */
-  uint32_t n_queries, n_groups; /* groups: of queries that a block takes together */
+  uint32_t n_queries, n_groups; /* groups: strips of queries that a block takes together */
   uint32_t n_tiles,
       n_chunks; /* chunk c: tiles c, c + n_chunks, ...; an item: a chunk and a group */
   uint32_t all_tiles;
-  uint32_t stride; /* tile i of the pass is tile i * stride of all, */
+  uint32_t stride; /* tile i of the pass is tile i * stride of all tiles, */
   bool others;     /* or the i-th of those that a stride of KF_EVERY leaves out */
   uint32_t stages; /* of shared memory */
   const kf_query_bound *query_bounds;
@@ -135,13 +135,13 @@ __device__ __forceinline__ uint32_t kf_tile_of(const kf_pass &p, uint32_t i) {
   return p.others ? i + i / (KF_EVERY - 1) + 1 : i * p.stride;
 }
 
-/* scan_wgmma.cu, scan_mma.cu: launch. `maxima`: for a guess, otherwise a scan. The number of warps
- * is that of the blocks that must be reserved. */
+/* scan_wgmma.cu, scan_mma.cu: launch a pass, for a guess if `maxima`, otherwise for a scan. Each
+ * warp needs a block of hits. */
 bool kf_wgmma_takes(const kf_dev *dev, uint32_t padded);
 kf_dev_status kf_wgmma_pass(kf_dev *dev, kf_pass *pass, bool maxima);
 /* A scan of rows of up to KF_COARSE_MOST columns for many queries. Its survivors are coarse: twelve
- * rows, two in every eight, of which at least one reaches the threshold; instead of the place of a
- * row they have 16 * tile + 8 * half + 4 * quarter + pair. */
+ * rows, two in every eight, at least one of which reaches the threshold. In place of a row they
+ * hold 16 * tile + 8 * half + 4 * quarter + pair. */
 #define KF_COARSE_MOST 128u
 kf_dev_status kf_wgmma_coarse(kf_dev *dev, kf_pass *pass);
 __device__ __forceinline__ uint32_t
@@ -151,16 +151,17 @@ kf_coarse_place(uint32_t code) { /* of the first of the twelve */
 kf_dev_status kf_mma_pass(kf_dev *dev, kf_pass *pass, bool maxima);
 uint32_t kf_pass_warps(const kf_dev *dev); /* at most */
 
-/* Waits, on the device, for queries that are on their way, and does for them what was asked for. */
+/* Makes the device wait for late queries and do for them what was asked for in the meantime. */
 kf_dev_status kf_cuda_catch_up(kf_dev_queries *queries);
 /* scan.cu: a guess for chosen queries [first, first + n). */
 kf_dev_status kf_cuda_guess_some(kf_dev_queries *queries, const kf_dev_rows *rows, uint32_t rank,
                                  int proven, uint32_t first, uint32_t n);
 
-/* A block of 1,024 threads goes through an array, KF_EACH numbers of each thread at a time. */
+/* For a block of 1,024 threads that goes through an array, KF_EACH numbers for each thread at a
+ * time. */
 #define KF_EACH  4u
 #define KF_TAKEN (1024u * KF_EACH)
-/* The sum of what the lanes of a warp up to this one have. */
+/* The sum over the lanes of the warp up to and including this one. */
 __device__ __forceinline__ unsigned long long kf_sum_up_to(unsigned long long x, uint32_t lane) {
   for (uint32_t step = 1; step < 32; step *= 2) {
     unsigned long long other = __shfl_up_sync(~0u, x, step);
@@ -168,7 +169,7 @@ __device__ __forceinline__ unsigned long long kf_sum_up_to(unsigned long long x,
   }
   return x;
 }
-/* The sum of what the threads before this one have; *all: of all of them. */
+/* The sum over the threads before this one; *all: over all threads. */
 __device__ __forceinline__ unsigned long long kf_sum_before(unsigned long long mine,
                                                             unsigned long long *all) {
   __shared__ unsigned long long of_warp[32];
@@ -177,12 +178,12 @@ __device__ __forceinline__ unsigned long long kf_sum_before(unsigned long long m
   if (lane == 31) of_warp[warp] = up_to;
   __syncthreads();
   const unsigned long long sum = of_warp[lane], sums = kf_sum_up_to(sum, lane);
-  __syncthreads(); /* it is written again */
+  __syncthreads(); /* of_warp will be written again */
   *all = __shfl_sync(~0u, sums, 31);
   return __shfl_sync(~0u, sums - sum, warp) + up_to - mine;
 }
 
-/* What a threshold needs of a query and of a tile. */
+/* The parts of a threshold. */
 __host__ __device__ __forceinline__ kf_query_bound kf_bound_query(const kf_query_known &k,
                                                                   double bound_scale) {
   return make_float4((float)(k.least - bound_scale * k.fixed), (float)(bound_scale * k.by_length),
@@ -194,9 +195,10 @@ __host__ __device__ __forceinline__ kf_tile_bound kf_bound_tile(const kf_dev_til
   return make_float4((float)(t.low - bound_scale * t.fixed), t.length, t.error, 1 / t.scale);
 }
 
-/* The least dot product with which the key of a row of the tile can be high enough. Where a dot
- * product of 1 is worth less than 1e-30, underflow could spoil the bounds: then every row survives,
- * as with kf_value_of_one on the CPU. Above that, underflow costs less than the 2 taken off below. */
+/* The least dot product for which the key of a row of the tile can be high enough. Where a dot
+ * product of 1 is worth less than 1e-30, underflow could spoil the bounds, so every row survives,
+ * as with kf_value_of_one on the CPU. Above that, underflow costs less than the 2 subtracted
+ * below. */
 __device__ __forceinline__ int32_t kf_threshold(kf_query_bound q, kf_tile_bound t) {
   if (q.w < 0 || t.w < 0) return INT32_MAX; /* no such query, or no rows */
   float unit = q.w * t.w;

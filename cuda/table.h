@@ -1,4 +1,4 @@
-/* table.h - what the table of the plug-in consists of. */
+/* table.h - the functions of the plug-in's table. */
 #ifndef KF_CUDA_TABLE_H
 #define KF_CUDA_TABLE_H
 

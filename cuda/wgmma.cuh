@@ -1,4 +1,4 @@
-/* wgmma.cuh - the instructions of Hopper that CUDA C has no word for. */
+/* wgmma.cuh - Hopper's instructions that CUDA C++ has no functions for. */
 #ifndef KF_CUDA_WGMMA_CUH
 #define KF_CUDA_WGMMA_CUH
 
@@ -41,8 +41,8 @@ __device__ __forceinline__ void kf_copy_box(uint32_t to, const CUtensorMap *map,
 
 /* --- products -------------------------------------------------------------------------------- */
 
-/* Describes rows of WIDTH bytes (32, 64 or 128), swizzled over as many, in groups of eight: where they
- * are, in units of 16 bytes, and the rest, which is constant. */
+/* Descriptors of rows of WIDTH bytes (32, 64 or 128), swizzled over WIDTH bytes, in groups of
+ * eight: their place in units of 16 bytes, and a constant rest. */
 __device__ __forceinline__ uint32_t kf_place(uint32_t address) {
   return (address & 0x3ffff) >> 4 | 1u << 16;
 }
@@ -67,7 +67,7 @@ template <int LEFT> __device__ __forceinline__ void kf_wgmma_wait() {
 #define KF_R16(d, i) KF_R4(d, i), KF_R4(d, i + 4), KF_R4(d, i + 8), KF_R4(d, i + 12)
 #define KF_R48(d, i) KF_R16(d, i), KF_R16(d, i + 16), KF_R16(d, i + 32)
 
-/* d (+)= a . b over 32 bytes: 64 queries by 192 rows. more == 0 forgets what d was. */
+/* d (+)= a . b over 32 bytes: 64 queries by 192 rows. more == 0 discards the old d. */
 __device__ __forceinline__ void kf_wgmma(int32_t (&d)[96], uint64_t a, uint64_t b, int more) {
   asm volatile("{\n.reg .pred more;\nsetp.ne.b32 more, %98, 0;\n"
                "wgmma.mma_async.sync.aligned.m64n192k32.s32.s8.s8 {"
@@ -93,15 +93,15 @@ __device__ __forceinline__ void kf_wgmma(int32_t (&d)[48], const uint32_t (&a)[4
                : KF_R48(d, 0)
                : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(more));
 }
-/* Four bytes of rows of WIDTH bytes that the copy engine has brought; their address if they were not
- * swizzled. */
+/* Loads four bytes of rows of WIDTH bytes that the copy engine has swizzled, given their address
+ * without swizzling. */
 template <int WIDTH> __device__ __forceinline__ uint32_t kf_load_swizzled(uint32_t address) {
   uint32_t x;
   address ^= address >> 3 & (WIDTH - 16);
   asm volatile("ld.shared.u32 %0, [%1];" : "=r"(x) : "r"(address) : "memory");
   return x;
 }
-/* The same number, which the compiler keeps instead of computing it again. */
+/* Returns x; the compiler must keep it instead of recomputing it. */
 __device__ __forceinline__ uint32_t kf_once(uint32_t x) {
   asm volatile("" : "+r"(x));
   return x;

@@ -1,5 +1,5 @@
-/* check.cu - the plug-in by itself, on a device: survivors and answers against plain loops, on
- * small sets of every width, metric and type; and times on large ones.
+/* check.cu - checks the plug-in alone, on a device: survivors and answers against plain loops, on
+ * small sets of every width, metric and type; and timings on large sets.
  *
  *     check [ROWS]                     small sets; exits with 1 if anything is wrong
  *     check few                        fewer of them, for slow tools
@@ -49,7 +49,7 @@ __host__ __device__ static uint64_t mix(uint64_t x) {
   x *= 0xc4ceb9fe1a85ec53ull;
   return x ^ x >> 33;
 }
-/* About normal: twelve uniform numbers. */
+/* Roughly normal: the sum of twelve uniform numbers. */
 __host__ __device__ static float normal(uint64_t seed) {
   float sum = 0;
   for (int i = 0; i < 3; i++) {
@@ -325,7 +325,7 @@ static void check_set(const set &s) {
   api->rows_free(dev, rows);
 }
 
-/* Too little room is told, with the true number. */
+/* Too little room must be reported, with the true number. */
 static void check_overflow() {
   set s = {5000, 200, 64, 10, KF_DEV_INNER, KF_DEV_F32, 0};
   std::vector<float> all((size_t)s.n * s.dim), x((size_t)s.q * s.dim);
@@ -596,13 +596,13 @@ __global__ void find_thresholds(const threshold_case *cases, uint32_t n, int32_t
     out[i] = kf_threshold(kf_bound_query(cases[i].query, 1), kf_bound_tile(cases[i].tile, 1));
 }
 
-/* A number of any size between two powers of two. */
+/* A number of random size between two powers of two. */
 static double any_size(uint64_t seed, int from, int to) {
   double mantissa = 1 + (double)(mix(seed) >> 12) * 0x1p-52;
   return ldexp(mantissa, from + (int)(mix(seed + 1) % (uint64_t)(to - from)));
 }
 
-/* Bounds of every size that queries and rows can have, denormal ones as well, and the least key that
+/* Bounds of every size that queries and rows can have, including denormals, and the least key that
  * a row with this dot product may have. */
 static threshold_case make_threshold(uint64_t seed) {
   threshold_case c = {};

@@ -1,4 +1,5 @@
-/* check_maps.cu - maps and the sums of softmax against plain loops, to the bit; and how fast they are. */
+/* check_maps.cu - checks maps and the sums of softmax against plain loops, to the bit, and times
+ * them. */
 #include "check_maps.h"
 #include "../../tests/twin/twin_exp.h"
 

@@ -86,8 +86,8 @@ typedef struct kf_slots_plan {
   size_t in, out;       /* bytes of a slot's memory per row */
   /* Decides whether a device pays, unless it was asked for by name; `work` is the work of this
    * call. A device takes the call if each thread would have worth_a_put to do, gets a resident
-   * object once each thread's work in all calls so far reaches worth_a_copy, and is
-   * opened for it at worth_a_start. */
+   * object once each thread's work in all calls so far reaches worth_a_copy, and is opened for it
+   * at worth_a_start. */
   double work, worth_a_put, worth_a_copy, worth_a_start;
 } kf_slots_plan;
 

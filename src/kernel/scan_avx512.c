@@ -115,21 +115,6 @@ INLINE void store_all(tile_scan *w, const size_t n, const __m512i *sum) {
   }
 }
 
-/* Stores the sums of query `one` alone: stores stall the multipliers, masked moves do not. */
-INLINE void store_one(tile_scan *w, size_t one, const size_t n, const __m512i *sum) {
-  static const __mmask16 only[2 * SUMS] = {[SUMS] = 0xffff};
-  const __mmask16 *mask = only + SUMS - one;
-  UNROLL
-  for (size_t v = 0; v < QUAD; v++) {
-    __m512i x = sum[v];
-    __asm__ volatile("" : "+v"(x)); /* keeps the compiler from copying all sums to memory */
-    UNROLL
-    for (size_t q = 1; q < n; q++)
-      __asm__ volatile("vmovdqa32 %1, %0%{%2%}" : "+v"(x) : "v"(sum[q * QUAD + v]), "Yk"(mask[q]));
-    _mm512_store_si512(w->sums + (one * QUAD + v) * KF_PANEL, x);
-  }
-}
-
 /* By how much the largest sum of each lane exceeds the query's floor. more: as in tile_scan. */
 INLINE __m512i rise_of(int32_t more, const __m512i *sum) {
   __m512i most =
@@ -161,12 +146,8 @@ INLINE unsigned reached_by(const size_t n, const __m512i *above) {
 INLINE unsigned reach(tile_scan *w, const int32_t *more, const size_t n, const __m512i *sum) {
   __m512i above[TILE], all = rise(more, n, sum, above);
   if (__builtin_expect(_mm512_movepi32_mask(all) == 0xffff, 1)) return 0;
-  unsigned reached = reached_by(n, above);
-  if (__builtin_expect((reached & (reached - 1)) == 0, 1))
-    store_one(w, (size_t)__builtin_ctz(reached), n, sum);
-  else
-    store_all(w, n, sum);
-  return reached;
+  store_all(w, n, sum);
+  return reached_by(n, above);
 }
 
 /* Writes the hits of query q: the rows from `row` on whose bit is set in `which`. */

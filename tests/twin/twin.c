@@ -1,4 +1,4 @@
-/* twin.c - devices made of nothing: limits, faults, and the table. */
+/* twin.c - simulated devices: limits, faults, and the table. */
 #include "twin/twin.h"
 
 #include <pthread.h>
@@ -41,7 +41,7 @@ static kf_dev_status describe(uint32_t number, kf_dev_info *out, char *message, 
 
 static kf_device_api table;
 
-/* Unless it is so already: other threads may look at it. */
+/* Writes only changes, since other threads may be reading. */
 static void set_table(void) {
   if (table.tile_rows == kf_twin.tile_rows && table.pad == kf_twin.pad &&
       table.most_best == kf_twin.most_best)
@@ -69,7 +69,7 @@ kf_dev_status kf_twin_fail(kf_dev *dev, kf_dev_status status, const char *senten
   return status;
 }
 
-/* Several devices may be at work at the same time, each with a thread of its own. */
+/* Several devices may work at the same time, each on a thread of its own. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 void kf_twin_count(uint64_t *counter, uint64_t n) {
@@ -91,7 +91,7 @@ kf_dev_status kf_twin_enter(kf_dev *dev) {
   return kf_twin_alive(dev) ? KF_DEV_OK : kf_twin_fail(dev, KF_DEV_LOST, "the device was lost");
 }
 
-/* --- memory: all devices have theirs together ------------------------------------------------- */
+/* --- memory, shared by all devices ------------------------------------------------------------ */
 
 bool kf_twin_take(kf_dev *dev, uint64_t bytes) {
   pthread_mutex_lock(&lock);

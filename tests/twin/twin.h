@@ -1,6 +1,6 @@
-/* twin.h - the plain twin of the plug-in for GPUs: the same interface, in plain C, with limits and
- * faults that tests set. libkoofu-twin.so shows them as `kf_twin`; programs set them with the
- * environment variable KOOFU_TWIN, "devices=2 memory=1000000". */
+/* twin.h - the plain twin of the plug-in for GPUs: the same interface in plain C, with limits and
+ * faults that tests set. libkoofu-twin.so exports them as `kf_twin`; for programs the environment
+ * variable KOOFU_TWIN sets them: "devices=2 memory=1000000". */
 #ifndef KF_TWIN_H
 #define KF_TWIN_H
 
@@ -9,18 +9,18 @@
 #include <stdbool.h>
 
 typedef struct kf_twin_state {
-  /* Limits. Those of the first line count for what is opened or made later. */
+  /* Limits. Those on the first line take effect for what is opened or made later. */
   uint64_t devices, tile_rows, pad, most_best, memory;
-  uint64_t hits;   /* room for survivors, whatever was asked for; 0: that */
-  uint64_t guess;  /* 1: guesses are too high; 2: they say nothing */
-  uint64_t locked; /* all memory of the host is page-locked */
+  uint64_t hits;   /* room for survivors; 0: as asked for */
+  uint64_t guess;  /* 1: guesses are too high; 2: they are -infinity */
+  uint64_t locked; /* treat all host memory as page-locked */
   uint64_t f64_ratio;
   /* Faults. */
   uint64_t no_driver, no_open;
-  uint64_t fail_allocation; /* the n-th one from now on fails; 0: none */
-  uint64_t fail_after;      /* and all after that one */
+  uint64_t fail_allocation; /* the n-th allocation from now on fails; 0: none */
+  uint64_t fail_after;      /* so do all after it */
   uint64_t lose_call;       /* the device is lost in the n-th call from now on; 0: never */
-  /* What happened. */
+  /* Counters. */
   uint64_t calls, allocations, scans, more, repeats, scored, survivors, pieces, used;
   uint64_t moments, mapped, odds; /* rows, rows, queries */
 } kf_twin_state;
@@ -32,13 +32,13 @@ struct kf_dev {
   char message[256];
 };
 
-/* Counts a call on a device; KF_DEV_LOST if it is lost or lost now. */
+/* Counts a call; KF_DEV_LOST if the device is lost, perhaps just now. */
 kf_dev_status kf_twin_enter(kf_dev *dev);
-/* The same without touching the device's message, for any thread; false: it is lost. */
+/* The same from any thread, without touching the device's message; false: the device is lost. */
 bool kf_twin_alive(kf_dev *dev);
 kf_dev_status kf_twin_fail(kf_dev *dev, kf_dev_status status, const char *sentence);
 void kf_twin_count(uint64_t *counter, uint64_t n);
-/* Memory of the device; false: there is not enough. */
+/* Allocates device memory; false: there is not enough. */
 bool kf_twin_take(kf_dev *dev, uint64_t bytes);
 void kf_twin_give(kf_dev *dev, uint64_t bytes);
 extern kf_twin_state kf_twin;

@@ -1,5 +1,5 @@
-/* twin_exp.h - kf_exp of src/base/explog.c for what is not positive, written down once more: what
- * devices are checked against, by the twin and by cuda/check/. */
+/* twin_exp.h - kf_exp of src/base/explog.c for x <= 0, written a second time: the twin and
+ * cuda/check/ compare devices with it. */
 #ifndef TWIN_EXP_H
 #define TWIN_EXP_H
 

@@ -1,7 +1,7 @@
-/* twin_moments.c - the statistics of device_api.h in plain C, as their definition reads.
+/* twin_moments.c - the statistics of device_api.h in plain C, straight from their definition.
  *
- * A put is looked at only when it is waited for, so that a caller who reuses its memory too early
- * gets other sums. */
+ * A put is read only when it is waited for, so that a caller who reuses its memory too early gets
+ * wrong sums. */
 #include "twin/twin.h"
 
 #include <math.h>
@@ -132,7 +132,7 @@ static void add(kf_dev_moments *m, int32_t label, double factor) {
     for (uint32_t j = i; j < dim; j++) *to++ += m->fixed[i] * m->fixed[j];
 }
 
-/* Adds a row unless it is bad or has no label; false: it is bad. */
+/* Adds a row if it is good and has a label; false: it is bad. */
 static bool take_row(kf_dev_moments *m, const put *p, uint32_t r) {
   const kf_dev_moments_plan *plan = &m->plan;
   int32_t label = p->labels[r];

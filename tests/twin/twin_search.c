@@ -1,4 +1,4 @@
-/* twin_search.c - the search of device_api.h in plain C, as its definition reads. */
+/* twin_search.c - the search of device_api.h in plain C, straight from its definition. */
 #include "twin/twin.h"
 
 #include <float.h>
@@ -212,7 +212,7 @@ static float round_up(double x) {
   return y < FLT_MAX ? nextafterf(y, INFINITY) : INFINITY;
 }
 
-/* A query whose bytes say nothing: every row may be near it. */
+/* Gives a query bounds for which every row may be near. */
 static void take_all_rows(query *to) {
   to->factor = 0;
   to->by_length = to->by_error = to->fixed = INFINITY;
@@ -322,7 +322,7 @@ static int falling(const void *a, const void *b) {
   return (x < y) - (x > y);
 }
 
-/* Every other tile is looked at, so that guesses go wrong now and then. */
+/* Samples every other tile, so that guesses are sometimes wrong. */
 kf_dev_status kf_twin_guess(kf_dev_queries *q, const kf_dev_rows *r, uint32_t rank, int proven) {
   if (kf_twin_enter(q->dev) != KF_DEV_OK) return KF_DEV_LOST;
   uint64_t places = r->piece.n_tiles * r->tile_rows;
@@ -392,7 +392,7 @@ static void note(kf_dev_scored *list, uint32_t best, kf_dev_scored x) {
   list[at] = x;
 }
 
-/* The key of a score, less what rounding may have done to it. */
+/* The key of a score minus its rounding error. */
 static double proven_key(const kf_dev_queries *q, uint32_t i, double score, double slack) {
   const kf_dev_space *s = &q->space;
   const query *of = &q->query[i];
@@ -424,7 +424,8 @@ static void take_rows(kf_dev_queries *q, uint32_t i, const kf_dev_rows *r, survi
   }
 }
 
-/* A bound that at least `wanted` of n survivors reach, and not many more; minus infinity: all. */
+/* A bound that at least `wanted` of n survivors reach, but not many more; minus infinity: all reach
+ * it. */
 static double cut(const survivor *some, uint32_t n, uint32_t wanted) {
   double uppers[BATCH];
   if (n <= wanted + wanted / 2 + 8) return -INFINITY;
@@ -433,7 +434,7 @@ static double cut(const survivor *some, uint32_t n, uint32_t wanted) {
   return uppers[wanted - 1];
 }
 
-/* The key of the last of the best rows of a query; minus infinity: there is room for more. */
+/* The key of the last of a query's best rows; minus infinity if the list is not full. */
 static double bar_of(const kf_dev_queries *q, uint32_t i) {
   const kf_dev_scored *last = q->lists + (uint64_t)i * q->best + q->best - 1;
   return last->row < 0 ? -INFINITY : proven_key(q, i, last->score, 0);
