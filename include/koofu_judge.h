@@ -366,10 +366,10 @@ typedef struct kf_lambda_options {
   kf_centre centre; /* of the model to come */
   /* Leave out this many rows, or all there are, the same share of each class. 0: as many as bring
    * the standard error of the temperature to 3 %, at most 2,000 (with many classes a sixth of the
-   * rows). In the paper's method hits are counted, with 0 in at most 50,000 rows and 2^27 pairs of
-   * a row and a class: first in a part of these rows, which is doubled until the upper 95 % bound
-   * of what the best lambda loses against any other that was tried is 0.1 points; with one_se or a
-   * grid, in all of them. */
+   * rows). In the paper's method hits are counted, with 0 in at most 50,000 rows and 2^24 scores,
+   * but at least 1,000 rows: first in a part of these rows, which is doubled until the upper 95 %
+   * bound of what the best lambda loses against any other that was tried is 0.1 points; with one_se
+   * or a grid, in all of them. */
   uint64_t sample;
   /* Lambdas to try, as multiples of the mean eigenvalue, rising; NULL: as docs/choosing.md
    * says. */
