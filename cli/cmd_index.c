@@ -192,7 +192,7 @@ const cli_command index_command = {
         "searches never wait. When a command ends, its change is on disk as a whole or not at all. "
         "The gallery knows which rows the last 64 commands added, so an interrupted command is "
         "safe to rerun: the same rows with the same labels and ids are not added a second time, "
-        "unless --again is given, and it is no error if ids to be removed are already gone.\n\n"
+        "unless --again is given, and ids to be removed may already be gone.\n\n"
         "Rows are streamed, so the data may be larger than memory. --skip-bad leaves out bad rows, "
         "together with their lines in --labels and --ids; the rows of the gallery are then "
         "numbered without them, and --ids keeps track of which is which.",

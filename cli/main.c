@@ -221,7 +221,7 @@ static void set_limits(void) {
   signal(SIGXFSZ, SIG_IGN);
 }
 
-/* A stack that cannot grow ends the process without a word. So it grows here, by more than the
+/* A stack that cannot grow ends the process silently. So it grows here, by more than the
  * kernels need; after that, a lack of memory shows as a failed allocation. Not inlined: the
  * frame must come after the limit is raised. */
 __attribute__((noinline)) static void grow_stack(void) {

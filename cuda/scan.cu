@@ -42,19 +42,19 @@ static kf_dev_status run(kf_dev *dev, kf_pass *pass, bool maxima) {
  * survivors cost relatively more the shorter rows are. */
 static double unlucky(uint32_t padded) { return padded > 64 && padded <= 128 ? 0.03 : 0.012; }
 
-/* The least m such that, with probability at most `unlucky`, m or more of the first `rank` rows are
- * in a sample of this share of all rows. */
-static uint32_t sample_rank(uint32_t rank, double share, double unlucky) {
-  if (share >= 1) return rank + 1;
-  double odds = share / (1 - share), term = exp(rank * log1p(-share)), below = 0;
+/* The least m such that, with probability at most `unlucky`, m or more of the first `position` rows
+ * are in a sample of this share of all rows. */
+static uint32_t sample_position(uint32_t position, double share, double unlucky) {
+  if (share >= 1) return position + 1;
+  double odds = share / (1 - share), term = exp(position * log1p(-share)), below = 0;
   if (term < 1e-250) /* nearly normal */
-    return (uint32_t)(rank * share + 2.3 * sqrt(rank * share * (1 - share)) + 2);
-  for (uint32_t m = 0; m <= rank; m++) {
+    return (uint32_t)(position * share + 2.3 * sqrt(position * share * (1 - share)) + 2);
+  for (uint32_t m = 0; m <= position; m++) {
     below += term;
     if (1 - below <= unlucky) return m + 1;
-    term *= odds * (rank - m) / (m + 1);
+    term *= odds * (position - m) / (m + 1);
   }
-  return rank + 1;
+  return position + 1;
 }
 
 typedef struct guess_args {
@@ -62,7 +62,7 @@ typedef struct guess_args {
   const kf_tile_value *tiles;
   const uint32_t *chosen;
   kf_query_known *known;
-  uint32_t n, parts, per_tile, stride, rank;
+  uint32_t n, parts, per_tile, stride, position;
   int proven;
   double bound_scale;
 } guess_args;
@@ -91,13 +91,13 @@ __device__ __forceinline__ float part_value(const guess_args &a, const kf_query_
   return out == out ? out : -INFINITY;
 }
 
-#define FEW_RANKS 12u
+#define FEW_POSITIONS 12u
 
-/* The rank-th largest of n values; a warp removes the largest again and again. */
-__device__ __forceinline__ uint32_t take_largest(uint32_t *values, uint32_t n, uint32_t rank,
+/* The position-th largest of n values; a warp removes the largest again and again. */
+__device__ __forceinline__ uint32_t take_largest(uint32_t *values, uint32_t n, uint32_t position,
                                                  uint32_t lane) {
   uint32_t found = 0;
-  for (uint32_t taken = 0; taken < rank && taken < n; taken++) {
+  for (uint32_t taken = 0; taken < position && taken < n; taken++) {
     uint32_t most = 0, at = lane;
     for (uint32_t i = lane; i < n; i += 32)
       if (values[i] > most) {
@@ -113,18 +113,18 @@ __device__ __forceinline__ uint32_t take_largest(uint32_t *values, uint32_t n, u
 }
 
 /* The same bit by bit, rounded down, which is precise enough. */
-__device__ __forceinline__ uint32_t find_largest(const uint32_t *values, uint32_t n, uint32_t rank,
+__device__ __forceinline__ uint32_t find_largest(const uint32_t *values, uint32_t n, uint32_t position,
                                                  uint32_t lane) {
   uint32_t found = 0;
   for (int bit = 31; bit >= 8; bit--) {
     uint32_t trial = found | 1u << bit, reach = 0;
     for (uint32_t i = lane; i < n; i += 32) reach += values[i] >= trial;
-    if (__reduce_add_sync(~0u, reach) >= rank) found = trial;
+    if (__reduce_add_sync(~0u, reach) >= position) found = trial;
   }
   return found;
 }
 
-/* A warp for each query: the rank-th largest of its maxima. */
+/* A warp for each query: the position-th largest of its maxima. */
 __global__ void __launch_bounds__(128) choose_least(const guess_args a) {
   extern __shared__ uint32_t values[]; /* [4][parts] */
   const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x & 31;
@@ -136,12 +136,12 @@ __global__ void __launch_bounds__(128) choose_least(const guess_args a) {
   for (uint32_t part = lane; part < a.parts; part += 32)
     mine[part] = ordered(part_value(a, known, part, a.maxima[(uint64_t)i * a.parts + part]));
   __syncwarp();
-  uint32_t rank = a.rank + (a.proven && known.leave_out >= 0);
-  uint32_t found = rank <= FEW_RANKS ? take_largest(mine, a.parts, rank, lane)
-                                     : find_largest(mine, a.parts, rank, lane);
+  uint32_t position = a.position + (a.proven && known.leave_out >= 0);
+  uint32_t found = position <= FEW_POSITIONS ? take_largest(mine, a.parts, position, lane)
+                                     : find_largest(mine, a.parts, position, lane);
   if (lane > 0) return;
   double least = (double)from_ordered(found);
-  if (!(least > -INFINITY) || rank > a.parts) least = -INFINITY; /* also if it is NaN */
+  if (!(least > -INFINITY) || position > a.parts) least = -INFINITY; /* also if it is NaN */
   if (!a.proven)
     k->least = least;
   else if (least > k->least)
@@ -150,20 +150,20 @@ __global__ void __launch_bounds__(128) choose_least(const guess_args a) {
 
 /* Plans a guess: which tiles are sampled, how many maxima of each are kept, and which of all maxima
  * to take. */
-static void plan_guess(uint32_t n_tiles, uint32_t rank, int proven, kf_pass *p, uint32_t *wanted) {
+static void plan_guess(uint32_t n_tiles, uint32_t position, int proven, kf_pass *p, uint32_t *wanted) {
   double luck = unlucky(p->padded);
   uint32_t tiles = n_tiles / SHARE;
   if (tiles < FEWEST) tiles = n_tiles < FEWEST ? n_tiles : FEWEST;
   if (tiles > MOST_TILES) tiles = MOST_TILES;
   p->stride = n_tiles / tiles;
   p->n_tiles = n_tiles / p->stride < MOST_TILES ? n_tiles / p->stride : MOST_TILES;
-  *wanted = proven ? rank : sample_rank(rank, (double)p->n_tiles / n_tiles, luck);
+  *wanted = proven ? position : sample_position(position, (double)p->n_tiles / n_tiles, luck);
   p->parts = *wanted * 4 > p->n_tiles ? 12 : 1;
   if (p->n_tiles * p->parts > KF_MOST_PARTS) p->n_tiles = KF_MOST_PARTS / p->parts;
-  if (!proven) *wanted = sample_rank(rank, (double)p->n_tiles / n_tiles, luck);
+  if (!proven) *wanted = sample_position(position, (double)p->n_tiles / n_tiles, luck);
 }
 
-kf_dev_status kf_cuda_guess_some(kf_dev_queries *q, const kf_dev_rows *rows, uint32_t rank,
+kf_dev_status kf_cuda_guess_some(kf_dev_queries *q, const kf_dev_rows *rows, uint32_t position,
                                  int proven, uint32_t first, uint32_t n) {
   kf_dev *dev = q->dev;
   kf_pass p = {};
@@ -171,7 +171,7 @@ kf_dev_status kf_cuda_guess_some(kf_dev_queries *q, const kf_dev_rows *rows, uin
   const int8_t *bytes;
   p.padded = q->padded;
   p.all_tiles = rows->used;
-  plan_guess(rows->used, rank, proven, &p, &wanted);
+  plan_guess(rows->used, position, proven, &p, &wanted);
   guess_args a = {q->maxima, rows->tiles, q->chosen, q->known,      0, p.n_tiles * p.parts, p.parts,
                   p.stride,  wanted,      proven,    q->bound_scale};
   KF_CUDA_TRY(chosen_bytes(q, &bytes));
@@ -192,16 +192,16 @@ kf_dev_status kf_cuda_guess_some(kf_dev_queries *q, const kf_dev_rows *rows, uin
   return KF_DEV_OK;
 }
 
-kf_dev_status kf_cuda_guess(kf_dev_queries *q, const kf_dev_rows *rows, uint32_t rank, int proven) {
+kf_dev_status kf_cuda_guess(kf_dev_queries *q, const kf_dev_rows *rows, uint32_t position, int proven) {
   if (q->n_chosen == 0) return KF_DEV_OK;
   KF_CUDA(q->dev, cudaSetDevice(q->dev->number), "using");
   if (proven || q->guess_late) KF_CUDA_TRY(kf_cuda_catch_up(q));
   bool late = q->late < q->n; /* all are chosen then */
   q->guess_late = late;
-  q->guessed = proven ? 0 : rank;
+  q->guessed = proven ? 0 : position;
   q->late_rows = rows;
-  q->late_rank = rank;
-  return kf_cuda_guess_some(q, rows, rank, proven, 0, late ? q->late : q->n_chosen);
+  q->late_position = position;
+  return kf_cuda_guess_some(q, rows, position, proven, 0, late ? q->late : q->n_chosen);
 }
 
 /* --- the first pass --------------------------------------------------------------------------- */
@@ -383,12 +383,12 @@ __global__ void set_counters(unsigned long long *counters, unsigned long long ne
 /* --- better guesses on the way ---------------------------------------------------------------- */
 
 /* One tile in KF_EVERY is scanned first. Its survivors tell far better than the guess's few tiles
- * which key `rank` rows reach, so fewer rows survive in the other tiles. Survivors of the first
+ * which key `position` rows reach, so fewer rows survive in the other tiles. Survivors of the first
  * scan that are now certainly too far are dropped. */
 
 #define RAISE_TILES   2048u /* this pays from this many tiles on, */
 #define RAISE_QUERIES 4096u /* and from this many queries on, */
-#define RAISE_RANK    256u  /* and up to this rank */
+#define RAISE_POSITION    256u  /* and up to this position */
 #define RAISE_VALUES  512u  /* survivors of a query that are used */
 
 typedef struct raise_args {
@@ -452,7 +452,7 @@ __global__ void __launch_bounds__(128) raise_least(const raise_args a) {
     uppers[warp][s] = v.upper;
   }
   __syncwarp();
-  uint32_t found = a.wanted <= FEW_RANKS ? take_largest(values[warp], n, a.wanted, lane)
+  uint32_t found = a.wanted <= FEW_POSITIONS ? take_largest(values[warp], n, a.wanted, lane)
                                          : find_largest(values[warp], n, a.wanted, lane);
   double least = (double)from_ordered(found);
   if (!(least > known.least)) return;
@@ -476,7 +476,7 @@ static kf_dev_status raise_guesses(kf_dev_queries *q, const kf_dev_rows *rows, b
                   numbers ? q->hits : NULL,
                   q->n_chosen,
                   q->padded / 16,
-                  sample_rank(q->guessed, 1.0 / KF_EVERY, unlucky(q->padded)),
+                  sample_position(q->guessed, 1.0 / KF_EVERY, unlucky(q->padded)),
                   q->room,
                   q->bound_scale};
   raise_least<<<(a.n + 3) / 4, 128, 0, dev->stream>>>(a);
@@ -525,7 +525,7 @@ static kf_dev_status start_scan(kf_dev_queries *q, const kf_dev_rows *rows, bool
   kf_dev *dev = q->dev;
   uint32_t early = q->late < q->n ? q->late : 0; /* if some are late, all are chosen */
   uint32_t number = 0;
-  bool raise = q->guessed > 0 && q->guessed <= RAISE_RANK && rows->type != KF_DEV_NO_VALUES &&
+  bool raise = q->guessed > 0 && q->guessed <= RAISE_POSITION && rows->type != KF_DEV_NO_VALUES &&
                rows->used >= RAISE_TILES && q->n_chosen >= RAISE_QUERIES;
   int tiles = raise ? SOME_TILES : ALL_TILES;
   set_counters<<<1, 1, 0, dev->stream>>>(q->counters, (uint64_t)KF_SCANS * kf_pass_warps(dev));

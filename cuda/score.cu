@@ -228,23 +228,23 @@ __device__ __forceinline__ void score_work(const score_args &a, const view &v, d
 __device__ __forceinline__ void sort_scored(const view &v, uint32_t n) {
   if (n <= RANKED * THREADS && n <= 256) {
     kf_dev_scored mine[RANKED];
-    uint32_t rank[RANKED];
+    uint32_t position[RANKED];
 #pragma unroll
     for (int r = 0; r < RANKED; r++) {
       uint32_t i = threadIdx.x + r * THREADS;
       if (i < n) mine[r] = v.scored[i];
-      rank[r] = 0;
+      position[r] = 0;
     }
     for (uint32_t i = 0; i < n; i++) {
       kf_dev_scored other = v.scored[i];
 #pragma unroll
       for (int r = 0; r < RANKED; r++)
-        if (threadIdx.x + r * THREADS < n) rank[r] += before(other, mine[r]);
+        if (threadIdx.x + r * THREADS < n) position[r] += before(other, mine[r]);
     }
     __syncthreads();
 #pragma unroll
     for (int r = 0; r < RANKED; r++)
-      if (threadIdx.x + r * THREADS < n) v.scored[rank[r]] = mine[r];
+      if (threadIdx.x + r * THREADS < n) v.scored[position[r]] = mine[r];
     __syncthreads();
     return;
   }

@@ -80,7 +80,7 @@ struct kf_dev_queries {
   bool leaves_out, guess_late;
   uint32_t guessed; /* rows that should reach `least`, which is a guess; 0: it is not a guess */
   const kf_dev_rows *late_rows;
-  uint32_t late_rank;
+  uint32_t late_position;
   kf_query_bound *bounds; /* [most] of chosen queries, for one scan */
   int64_t *left_out;      /* upload */
   /* survivors */
@@ -154,7 +154,7 @@ uint32_t kf_pass_warps(const kf_dev *dev); /* at most */
 /* Makes the device wait for late queries and do for them what was asked for in the meantime. */
 kf_dev_status kf_cuda_catch_up(kf_dev_queries *queries);
 /* scan.cu: a guess for chosen queries [first, first + n). */
-kf_dev_status kf_cuda_guess_some(kf_dev_queries *queries, const kf_dev_rows *rows, uint32_t rank,
+kf_dev_status kf_cuda_guess_some(kf_dev_queries *queries, const kf_dev_rows *rows, uint32_t position,
                                  int proven, uint32_t first, uint32_t n);
 
 /* For a block of 1,024 threads that goes through an array, KF_EACH numbers for each thread at a

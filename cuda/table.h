@@ -31,7 +31,7 @@ kf_dev_status kf_cuda_chosen(kf_dev_queries *queries, uint32_t *numbers, double 
 kf_dev_status kf_cuda_answers(kf_dev_queries *queries, uint32_t first, uint32_t n,
                               kf_dev_scored *best);
 /* scan.cu */
-kf_dev_status kf_cuda_guess(kf_dev_queries *queries, const kf_dev_rows *rows, uint32_t rank,
+kf_dev_status kf_cuda_guess(kf_dev_queries *queries, const kf_dev_rows *rows, uint32_t position,
                             int proven);
 kf_dev_status kf_cuda_scan(kf_dev_queries *queries, const kf_dev_rows *rows, uint64_t *hits);
 kf_dev_status kf_cuda_survivors(kf_dev_queries *queries, const kf_dev_rows *rows, uint32_t *query,

@@ -131,7 +131,7 @@ static void ask_for_stack(pthread_attr_t *attributes) {
     pthread_attr_setstacksize(attributes, enough);
 }
 
-/* It is no error if a thread cannot be started: a smaller pool still does all the work. */
+/* Not starting every thread is not an error: a smaller pool still does all the work. */
 static kf_pool *pool_new(unsigned n_workers) {
   kf_pool *pool = kf_alloc_tail(sizeof *pool, n_workers, sizeof *pool->workers);
   pthread_attr_t attributes;

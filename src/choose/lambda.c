@@ -155,11 +155,15 @@ static double half_decade(const lambda_search *s, int half) {
   return tenth_power(4 * half) * s->choice->mean_eigenvalue;
 }
 
+/* The point at a lambda; NULL: it was not tried. */
+static const kf_lambda_point *find_point(const kf_lambda_choice *c, double lambda) {
+  for (size_t i = 0; i < c->n_points; i++)
+    if (fabs(c->points[i].lambda - lambda) < 1e-6 * lambda) return &c->points[i];
+  return NULL;
+}
+
 static uint64_t hits_at(const lambda_search *s, int half) {
-  const kf_lambda_choice *c = s->choice;
-  size_t i = 0;
-  while (i + 1 < c->n_points && c->points[i].lambda != half_decade(s, half)) i++;
-  return c->points[i].top1;
+  return find_point(s->choice, half_decade(s, half))->top1;
 }
 
 /* The best half decade, the larger one on a tie. */
@@ -177,13 +181,6 @@ static bool still_rising(const lambda_search *s) {
   return true;
 }
 
-static bool is_on_curve(const kf_lambda_choice *c, double relative) {
-  double lambda = relative * c->mean_eigenvalue;
-  for (size_t i = 0; i < c->n_points; i++)
-    if (fabs(c->points[i].lambda - lambda) < 1e-6 * lambda) return true;
-  return false;
-}
-
 /* Extends the grid while the best is at an end, and refines it around the best. */
 static kf_status complete_grid(lambda_search *s) {
   kf_lambda_choice *c = s->choice;
@@ -196,7 +193,7 @@ static kf_status complete_grid(lambda_search *s) {
   size_t n = 0;
   for (int i = 0; i < 4; i++) {
     finer[n] = centre * tenth_power(i < 2 ? i - 2 : i - 1);
-    n += !is_on_curve(c, finer[n]);
+    n += find_point(c, finer[n] * c->mean_eigenvalue) == NULL;
   }
   return try_lambdas(s, finer, n, "lambda, finer");
 }

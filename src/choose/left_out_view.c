@@ -179,36 +179,19 @@ static kf_status set_directions(kf_view *v, double lambda, bool curve) {
   return each_span(l, turn_means, v);
 }
 
-/* Points of_class[j] to D^-1 [n_dirs] of each class of a span; classes of equal size share it. */
-static void find_narrowings(const kf_view *v, span s, double *room, const double **of_class) {
-  const kf_left_out *l = v->l;
-  for (uint64_t j = 0; j < s.n; j++) {
-    int64_t count = l->stats->counts[l->number[s.first + j]];
-    if (j > 0 && count == l->stats->counts[l->number[s.first + j - 1]]) {
-      of_class[j] = of_class[j - 1];
-      continue;
-    }
-    double *to = room + j * v->n_dirs;
-    for (uint64_t d = 0; d < v->n_dirs; d++) to[d] = kf_view_narrowing(v, (double)count, d);
-    of_class[j] = to;
-  }
-}
-
 /* Sets class means and their squared lengths in the three metrics. */
 static kf_status set_metrics(void *argument, size_t i, size_t worker, kf_err *err) {
   (void)worker;
+  (void)err;
   const kf_view *v = argument;
   uint64_t n = v->l->n;
   span s = span_of(v->l, i);
-  const double *narrowing[MEANS];
-  double *room = kf_alloc(s.n * v->n_dirs, sizeof *room);
-  if (room == NULL) return kf_fail_memory(err);
-  find_narrowings(v, s, room, narrowing);
   for (uint32_t m = 0; m < v->metrics; m++)
     memset(v->squares[m] + s.first, 0, s.n * sizeof *v->squares[m]);
   for (uint64_t d = 0; d < v->n_dirs; d++)
     for (uint64_t j = s.first; j < s.first + s.n; j++) {
-      double z = v->means[j * v->n_dirs + d], part = z, inverse = narrowing[j - s.first][d];
+      double count = (double)v->l->stats->counts[v->l->number[j]];
+      double z = v->means[j * v->n_dirs + d], part = z, inverse = kf_view_narrowing(v, count, d);
       for (uint32_t m = 0; m < v->metrics; m++) {
         if (v->fast)
           v->columns_f32[m][d * n + j] = (float)part;
@@ -218,7 +201,6 @@ static kf_status set_metrics(void *argument, size_t i, size_t worker, kf_err *er
         part *= inverse;
       }
     }
-  kf_free(room);
   return KF_OK;
 }
 

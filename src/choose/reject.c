@@ -35,7 +35,6 @@ static double best_of(const double *scores, uint32_t n) {
 static double root_of(double square) { return square < 0 ? 0 : sqrt(square); }
 
 typedef struct best_scores {
-  kf_ctx *ctx;
   const kf_stats *stats;
   double *at; /* [rows of the data set] larger is better; NaN: not left out */
 } best_scores;
@@ -82,7 +81,7 @@ static double limit(double score, const kf_reject_options *o) {
 kf_status kf_reject_threshold(kf_fitter *fitter, const kf_data *data, const kf_reject_options *o,
                               double *out) {
   kf_ctx *ctx = fitter->ctx;
-  best_scores best = {.ctx = ctx, .stats = fitter->within};
+  best_scores best = {.stats = fitter->within};
   best.at = kf_alloc(data->rows, sizeof *best.at);
   if (best.at == NULL) return kf_fail_memory(&ctx->err);
   for (uint64_t i = 0; i < data->rows; i++) best.at[i] = (double)NAN;

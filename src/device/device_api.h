@@ -86,8 +86,8 @@ typedef struct kf_dev_space {
   kf_dev_metric metric;
   uint32_t dim;
   uint32_t padded; /* columns of bytes: dim, padded with zeros to a multiple of `pad` (below) */
-  double centre_length;  /* not less than |m| */
-  double longest;        /* not less than any |y| of the index, including outliers */
+  double centre_length;  /* upper bound of |m| */
+  double longest;        /* upper bound of |y| in the index, outliers included */
   double least_factor;   /* lower bound for the factor of a query, which is raised to it */
   double bound_scale;    /* 1; tests use less */
   double rounding_share; /* gamma in index.c */
@@ -97,10 +97,10 @@ typedef struct kf_dev_space {
 /* tile_rows rows that share a scale. Their h are close, since the host sorts rows by h. */
 typedef struct kf_dev_tile {
   float scale;  /* y is about scale * bytes; 0: each row of the tile is a hit of each query */
-  float length; /* not less than any |y| */
-  float error;  /* not less than any |y - scale * bytes| */
-  float low;    /* not more than any h, rounded down */
-  float high;   /* not less than any h, rounded up */
+  float length; /* upper bound of |y| */
+  float error;  /* upper bound of |y - scale * bytes| */
+  float low;    /* lower bound of h */
+  float high;   /* upper bound of h */
   float fixed;  /* see margin */
 } kf_dev_tile;
 
@@ -246,10 +246,10 @@ typedef struct kf_device_api {
   kf_dev_status (*queries_put)(kf_dev_queries *queries, const float *x, uint32_t n,
                                const int64_t *leave_out);
   /* Sets `least` of each chosen query from a sample of tiles spread over the piece. proven = 0: to
-   * a key that probably at least `rank` rows of the piece reach, and not many more; settle detects
-   * a key that is too high. proven = 1: raises it to a key that at least `rank` rows the query may
+   * a key that probably at least `count` rows of the piece reach, and not many more; settle detects
+   * a key that is too high. proven = 1: raises it to a key that at least `count` rows the query may
    * find certainly reach; it stays where the sample proves nothing. */
-  kf_dev_status (*guess)(kf_dev_queries *queries, const kf_dev_rows *rows, uint32_t rank,
+  kf_dev_status (*guess)(kf_dev_queries *queries, const kf_dev_rows *rows, uint32_t count,
                          int proven);
   /* The first pass: collects, for every chosen query, at least the rows whose key may reach
    * `least`. If `least` is a guess and the rows have values, a device may raise it on the way; it

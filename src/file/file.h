@@ -153,7 +153,7 @@ kf_status kf_st_expect_fields(const kf_st *st, const kf_st_field *fields, size_t
 /* Reads all of them without checking their values. */
 kf_status kf_st_read_fields(const kf_st *st, const kf_st_field *fields, size_t n, kf_err *err);
 
-/* --- CRC-32 (crc.c) ---------------------------------------------------------------------------- */
+/* --- CRC-32 (crc.c) -------------------------------------------------------------------------- */
 
 typedef struct kf_crc {
   uint32_t table[8][256];

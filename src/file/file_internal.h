@@ -266,7 +266,7 @@ kf_status kf_labels_each_text(const kf_labels *labels, uint64_t first, uint64_t 
 kf_status kf_ids_fetch_column(const kf_ids *ids, uint64_t first, uint64_t n, uint64_t *lengths,
                               kf_string *bytes, kf_err *err);
 
-/* --- codecs of foreign formats (unpack.c) ------------------------------------------------------ */
+/* --- codecs of foreign formats (unpack.c) ---------------------------------------------------- */
 
 /* As Parquet numbers them. */
 typedef enum kf_codec {

@@ -6,10 +6,10 @@
  *   last 8 bytes    its length, uint32, and PAR1
  *
  * The schema is a tree in depth-first order; its leaves are the columns. A list is a group with a
- * list annotation and a repeated child. Older writers repeat the element itself, and a repeated leaf
- * needs no annotation at all. All variants have exactly one repeated node at the leaf or above, and
- * only that matters here. The definition level of a value is the number of optional and repeated
- * nodes on its path that are present; its repetition level is 0 where a row begins.
+ * list annotation and a repeated child. Older writers repeat the element itself, and a repeated
+ * leaf needs no annotation at all. All variants have exactly one repeated node at the leaf or
+ * above, and only that matters here. The definition level of a value is the number of optional and
+ * repeated nodes on its path that are present; its repetition level is 0 where a row begins.
  *
  * Lists in the footer are not trusted: every element takes at least one byte of the footer, so its
  * length bounds them. */

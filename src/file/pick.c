@@ -136,7 +136,8 @@ kf_status kf_data_keep_rows(kf_data **data, uint64_t *rows, uint64_t n, kf_err *
 
 /* --- a few rows on every rank ------------------------------------------------------------- */
 
-/* Each rank contributes its rows and zeros for those of others, so the sum of all bits is the rows. */
+/* Each rank contributes its rows and zeros for those of others, so the sum of all bits is the
+ * rows. */
 static kf_status collect(kf_ctx *ctx, pick *p) {
   kf_range own = kf_share_of_rows(ctx, p->from);
   uint64_t n = p->data.rows;

@@ -1,9 +1,9 @@
 /* rules.c - the rules that models, galleries, statistics and ids must satisfy: a list for each.
  *
  * A checksum guards against damage, not against a file that was made wrong. So every number that is
- * used is checked when it is loaded, here and nowhere else, and other code need not expect a NaN, an
- * index out of range or a vector that should have unit length and does not. docs/formats.md lists
- * the same rules, and a test breaks each of them.
+ * used is checked when it is loaded, here and nowhere else, and other code need not expect a NaN,
+ * an index out of range or a vector that should have unit length and does not. docs/formats.md
+ * lists the same rules, and a test breaks each of them.
  *
  * Files written by koofu must pass, with their rounding, and so must files of other writers that
  * compute in f32. Tolerances:

@@ -5,10 +5,10 @@
  *               "name": {"dtype": "F32", "shape": [100, 512], "data_offsets": [0, 204800]}, …}
  *   then        the data; offsets count from here
  *
- * Tensors must cover the data without gaps or overlaps, so no bytes can hide in a file and no tensor
- * can be read through another. No size in the header controls how much memory is allocated: a
- * header of n bytes takes n bytes and at most 128 MiB more, for a million JSON values (some 130,000
- * tensors). */
+ * Tensors must cover the data without gaps or overlaps, so no bytes can hide in a file and no
+ * tensor can be read through another. No size in the header controls how much memory is allocated:
+ * a header of n bytes takes n bytes and at most 128 MiB more, for a million JSON values (some
+ * 130,000 tensors). */
 #include "file/file_internal.h"
 
 #include <inttypes.h>

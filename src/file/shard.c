@@ -163,7 +163,8 @@ static kf_status refuse_ending(const char *path, kf_err *err) {
   const char *slash = strrchr(path, '/');
   if (strchr(slash != NULL ? slash : path, '.') == NULL)
     return kf_fail_file(err, path,
-                        "is not .npy, .npz, .safetensors or .parquet by its first bytes");
+                        "has no extension, and its magic bytes are not those of .npy, .npz, "
+                        ".safetensors or .parquet");
   return kf_fail_hint(err, KF_ERR_DATA, kf_is_picture(path) ? KF_HINT_PICTURES : KF_HINT_NONE,
                       "%s: unknown file extension; koofu reads .npy, .npz, .safetensors, .parquet, "
                       ".fvecs, .fbin, .f16bin, .u8bin and .i8bin",

@@ -7,16 +7,16 @@
  *     T = diag(T_1, T_2) + |e| v v^T,      v = (0, …, 0, 1, ±1, 0, …, 0),
  *
  * the two diagonal elements beside the coupling being smaller by |e|. With the halves solved, T_i =
- * Q_i D_i Q_i^T, this is a diagonal matrix plus one of rank one, D + rho z z^T with z = Q^T v:
+ * Q_i D_i Q_i^T, this is a diagonal matrix plus one of matrix rank 1, D + rho z z^T with z = Q^T v:
  *
- * 1. Deflation. A negligible element of z leaves its eigenpair unchanged. Two nearly equal elements
- *      of D are rotated so that one of their z vanishes. For most matrices this removes much of the
- *      work.
- * 2. The secular equation (secular.c) has the eigenvalues as its roots. 3. The eigenvectors are z_j
- * / (d_j - lambda), normalised, with the z for which these roots are
+ *   1. Deflation. A negligible element of z leaves its eigenpair unchanged. Two nearly equal
+ *      elements of D are rotated so that one of their z vanishes. For most matrices this removes
+ *      much of the work.
+ *   2. The secular equation (secular.c) has the eigenvalues as its roots.
+ *   3. The eigenvectors are z_j / (d_j - lambda), normalised, with the z for which these roots are
  *      exact (Löwner's formula): z_j^2 = prod_i (lambda_i - d_j) / prod_{i != j} (d_i - d_j). This
  *      makes them orthogonal however close the roots are.
- * 4. They are multiplied by the eigenvectors of the halves, which is nearly all of the work. Rows
+ *   4. They are multiplied by the eigenvectors of the halves, which is nearly all of the work. Rows
  *      are sorted by the half they come from, since they are zero in the other half; rotated rows
  *      are in between.
  *

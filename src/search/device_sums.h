@@ -13,10 +13,10 @@ struct kf_prototypes_devices {
 void kf_prototypes_devices_make(struct kf_prototypes_devices *devices);
 void kf_prototypes_devices_clear(struct kf_prototypes_devices *devices);
 
-/* Whether scores are sums in f32, because there are so many prototypes (probabilities.c). */
+/* Whether scores are sums in f32, because the prototypes are many (probabilities.c). */
 bool kf_scores_narrow(const kf_prototypes *p);
 
-/* Sets use->sums for a pass over so many rows, if probabilities are wanted. */
+/* Sets use->sums for a pass over `rows` rows, if probabilities are wanted. */
 kf_status kf_sums_begin(kf_ctx *ctx, kf_prototypes_use *use, uint64_t rows);
 /* The odds of n queries; *done: if not, the CPU has to find them. On any thread. */
 kf_status kf_sums_find(const kf_prototypes_use *use, const float *queries, uint64_t n, kf_odds *out,

@@ -67,7 +67,7 @@ def pictures_lists_and_patterns(box):
 
 @test
 def no_picture_vanishes(box):
-    """A file in a folder is told by its first bytes; what cannot be read is counted and named."""
+    """A file in a folder is recognised by its magic bytes; what cannot be read is counted and named."""
     paths = photos(box, "p", ["a", "b"], 2)
     box.write("p/a/picture.bmp", box.read(paths[0]))
     for name in ("p/a/anim.gif", "p/b/phone.HEIC", "p/b/scan", "p/b/w.bmp", "p/b/z.txt", "p/b/.DS_Store"):

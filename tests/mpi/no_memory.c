@@ -1,8 +1,8 @@
 /* no_memory.c - a communicator for which one rank has no memory: all ranks are told, and none waits
  * for another.
  *
- * usage: mpi_no_memory RANK N: on that rank, the Nth array fails. Prints how often kf_mpi_new was out of
- * memory. */
+ * usage: mpi_no_memory RANK N: on that rank, the Nth array fails. Prints how often kf_mpi_new was
+ * out of memory. */
 #include <stddef.h>
 #include <stdlib.h>
 

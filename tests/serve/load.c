@@ -1,7 +1,8 @@
 /* load.c - many connections that ask a server on this machine without a pause, each waiting for its
  * answer.
  *
- * usage: load PORT CONNECTIONS SECONDS WEIGHT METHOD PATH TYPE FILE [WEIGHT METHOD PATH TYPE FILE]...
+ * usage: load PORT CONNECTIONS SECONDS WEIGHT METHOD PATH TYPE FILE [WEIGHT METHOD PATH TYPE
+ * FILE]...
  *
  * FILE holds the body ("-": none). Prints one JSON object: requests by status, rate, and
  * percentiles of the time from the first byte sent to the last one received, in milliseconds. */

@@ -59,7 +59,7 @@ kf_dev_status kf_twin_queries_new(kf_dev *dev, const kf_dev_space *space, uint32
 void kf_twin_queries_free(kf_dev *dev, kf_dev_queries *queries);
 kf_dev_status kf_twin_queries_put(kf_dev_queries *queries, const float *x, uint32_t n,
                                   const int64_t *leave_out);
-kf_dev_status kf_twin_guess(kf_dev_queries *queries, const kf_dev_rows *rows, uint32_t rank,
+kf_dev_status kf_twin_guess(kf_dev_queries *queries, const kf_dev_rows *rows, uint32_t count,
                             int proven);
 kf_dev_status kf_twin_scan(kf_dev_queries *queries, const kf_dev_rows *rows, uint64_t *hits);
 kf_dev_status kf_twin_score(kf_dev_queries *queries, const kf_dev_rows *rows);

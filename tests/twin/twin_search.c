@@ -323,13 +323,13 @@ static int falling(const void *a, const void *b) {
 }
 
 /* Samples every other tile, so that guesses are sometimes wrong. */
-kf_dev_status kf_twin_guess(kf_dev_queries *q, const kf_dev_rows *r, uint32_t rank, int proven) {
+kf_dev_status kf_twin_guess(kf_dev_queries *q, const kf_dev_rows *r, uint32_t count, int proven) {
   if (kf_twin_enter(q->dev) != KF_DEV_OK) return KF_DEV_LOST;
   uint64_t places = r->piece.n_tiles * r->tile_rows;
   double *keys = malloc((places + 1) * sizeof *keys);
   if (keys == NULL) abort();
   for (uint32_t i = 0; i < q->n; i++) {
-    uint64_t n = 0, wanted = proven ? rank : (rank + 1) / 2;
+    uint64_t n = 0, wanted = proven ? count : (count + 1) / 2;
     if (!q->query[i].chosen) continue;
     for (uint64_t place = 0; place < places; place++) {
       double low, high;
