@@ -1,8 +1,8 @@
-/* twin_map.c - maps and probabilities of device_api.h in plain C, as their definitions read. kf_exp
- * is written once more, because a plug-in sees nothing of koofu.
+/* twin_map.c - maps and probabilities of device_api.h in plain C, straight from their definitions.
+ * kf_exp is written a second time, since a plug-in sees nothing of koofu.
  *
- * A put is looked at only when it is waited for, so that a caller who reuses its memory too early
- * gets other numbers. */
+ * A put is read only when it is waited for, so that a caller who reuses its memory too early gets
+ * wrong numbers. */
 #include "twin/twin.h"
 #include "twin/twin_exp.h"
 
@@ -21,7 +21,7 @@ static double *copy_of(const double *x, size_t n) {
   return copy;
 }
 
-/* What a wait has to say. */
+/* The status of a wait. */
 static kf_dev_status wait_on(kf_dev *dev, char *message, size_t size) {
   if (kf_twin_alive(dev)) return KF_DEV_OK;
   snprintf(message, size, "the device was lost");
@@ -88,7 +88,7 @@ kf_dev_status kf_twin_map_put(kf_dev_map *m, uint32_t slot, const float *rows, c
   return KF_DEV_OK;
 }
 
-/* False: the row is odd. */
+/* Maps a row; false: it is odd. */
 static bool map_row(const kf_dev_map *m, const float *x, double norm2, double *z, float *out) {
   const kf_dev_map_plan *p = &m->plan;
   double scale = !p->normalized ? 1 : norm2 > 0 ? 1 / sqrt(norm2) : 0, lane[8] = {0};
