@@ -106,7 +106,7 @@ class Rows(unittest.TestCase):
                                   torch="python3", work=None)
         with contextlib.ExitStack() as stack:
             for name in ("common.Bench.works", "common.Bench.world", "common.Bench.run", "common.say",
-                         "common.forget", "rows_fit.on_disk", "rows_fit.read_once",
+                         "common.forget", "rows_fit.on_disk", "rows_fit.read_once", "rows_fit.tensors", "rows_fit.unequal",
                          "common.Bench.c_side", "common.Bench.python_side", "rows_fit.as_arrays", "rows_search.make_rows",
                          "rows_search.fastest_faiss", "rows_search.check", "rows_encoder.make_model", "rows_encoder.check",
                          "numpy.save", "numpy.random.default_rng"):
