@@ -244,8 +244,7 @@ TEST(lists_of_strings) {
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     kf_json_strings list;
     kf_err err;
-    kf_status status =
-        kf_json_strings_parse(&list, cases[i].text, 3, "it", &err);
+    kf_status status = kf_json_strings_parse(&list, cases[i].text, 3, "it", &err);
     assert_int_equal(status, cases[i].message == NULL ? KF_OK : KF_ERR_DATA);
     if (cases[i].message != NULL)
       assert_non_null(strstr(err.message, cases[i].message));
