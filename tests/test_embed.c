@@ -97,7 +97,7 @@ TEST(reports) {
   assert_string_equal(id, kf_pictures_id(list, 7));
   begin();                               /* the report is not asked for, all options are defaults */
   assert_ok(ctx, kf_outputs_begin(ctx)); /* what is embedded is not put off */
-  assert_error(ctx, KF_ERR_ARG, "one of several",
+  assert_error(ctx, KF_ERR_ARG, "kf_outputs_begin holds back",
                kf_embed(ctx, encoder, list, NULL, at("again.safetensors"), NULL));
   kf_outputs_abort(ctx);
   assert_ok(ctx, kf_embed(ctx, encoder, list, NULL, at("again.safetensors"), NULL));

@@ -216,7 +216,7 @@ TEST(all_or_none) {
 TEST(nothing_before_the_end) {
   write_text(at("a"), "old");
   assert_ok(ctx, kf_outputs_begin(ctx));
-  assert_error(ctx, KF_ERR_ARG, "begun already", kf_outputs_begin(ctx));
+  assert_error(ctx, KF_ERR_ARG, "called twice", kf_outputs_begin(ctx));
   assert_ok(ctx, save(at("a"), "new"));
   assert_error(ctx, KF_ERR_ARG, "written twice", save(at("a"), "newer"));
   assert_text(at("a"), "old");
@@ -224,7 +224,7 @@ TEST(nothing_before_the_end) {
   kf_outputs_abort(ctx);
   kf_outputs_abort(ctx);
   assert_text(at("a"), "old");
-  assert_error(ctx, KF_ERR_ARG, "nothing has begun", kf_outputs_commit(ctx));
+  assert_error(ctx, KF_ERR_ARG, "kf_outputs_begin was not called", kf_outputs_commit(ctx));
 
   AUTO(kf_data) *data = NULL; /* files that the library writes also wait */
   assert_ok(ctx, kf_synth_open(ctx, &(kf_synth_options){.classes = 3, .dim = 8}, &data));

@@ -126,9 +126,9 @@ static unsigned processors(void) {
 /* Raises the stack size to what kernels need: the default may be 128 KiB, or whatever 'ulimit -s'
  * says. */
 static void ask_for_stack(pthread_attr_t *attributes) {
-  size_t size, enough = (size_t)1 << 20;
-  if (pthread_attr_getstacksize(attributes, &size) == 0 && size < enough)
-    pthread_attr_setstacksize(attributes, enough);
+  size_t size, needed = (size_t)1 << 20;
+  if (pthread_attr_getstacksize(attributes, &size) == 0 && size < needed)
+    pthread_attr_setstacksize(attributes, needed);
 }
 
 /* Not starting every thread is not an error: a smaller pool still does all the work. */

@@ -392,8 +392,8 @@ static kf_status move(kf_out *out, kf_err *err) {
   const char *guarded = out->guarded != NULL ? out->guarded : out->target;
   if (out->guard.fd >= 0 && !kf_guard_holds(&out->guard, guarded))
     return kf_fail(err, KF_ERR_IO,
-                   "%s: was changed by another process in the meantime; it is left as it is now, "
-                   "so try again",
+                   "%s: was changed by another process in the meantime and is left as it is now; "
+                   "try again",
                    out->guarded != NULL ? out->guarded : out->path);
   int failed = rename_file(out->temporary, out->target), code = errno;
   /* Over a network the answer may be lost, and the retry then finds nothing to move. */
@@ -484,14 +484,13 @@ kf_status kf_out_commit(kf_out *out, kf_err *err) {
 
 kf_status kf_refuse_held(const kf_ctx *ctx, const char *function, kf_err *err) {
   if (ctx->held == NULL) return KF_OK;
-  return kf_fail(err, KF_ERR_ARG, "%s: reads what it has written, so it cannot be one of several",
-                 function);
+  return kf_fail(err, KF_ERR_ARG,
+                 "%s: reads what it has written, which kf_outputs_begin holds back", function);
 }
 
 kf_status kf_outputs_begin(kf_ctx *ctx) {
   KF_ENTER(ctx, true);
-  if (ctx->held != NULL)
-    return kf_fail(err, KF_ERR_ARG, "kf_outputs_begin: they have begun already");
+  if (ctx->held != NULL) return kf_fail(err, KF_ERR_ARG, "kf_outputs_begin: called twice");
   ctx->held = kf_alloc_zero(1, sizeof *ctx->held);
   return ctx->held != NULL ? KF_OK : kf_fail_memory(err);
 }
@@ -507,7 +506,8 @@ void kf_outputs_abort(kf_ctx *ctx) {
 
 kf_status kf_outputs_commit(kf_ctx *ctx) {
   KF_ENTER(ctx, true);
-  if (ctx->held == NULL) return kf_fail(err, KF_ERR_ARG, "kf_outputs_commit: nothing has begun");
+  if (ctx->held == NULL)
+    return kf_fail(err, KF_ERR_ARG, "kf_outputs_commit: kf_outputs_begin was not called");
   kf_status status = put_in_place(ctx, KF_OK, ctx->held->files, ctx->held->n, err);
   kf_outputs_abort(ctx);
   return status;

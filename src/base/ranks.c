@@ -229,11 +229,11 @@ kf_status kf_sum_i64(kf_ctx *ctx, kf_status status, int64_t *values, uint64_t n)
   kf_i128 *wide = kf_alloc(most, sizeof *wide);
   if (wide == NULL && status == KF_OK) status = kf_fail_memory(&ctx->err);
   status = give_word(ctx, STEP_SUM, n, status);
-  for (uint64_t first = 0, some; status == KF_OK && first < n; first += some) {
-    some = n - first < most ? n - first : most;
-    for (uint64_t i = 0; i < some; i++) wide[i] = values[first + i];
-    status = sum(ctx, wide, some);
-    for (uint64_t i = 0; i < some; i++) values[first + i] = (int64_t)wide[i];
+  for (uint64_t first = 0, count; status == KF_OK && first < n; first += count) {
+    count = n - first < most ? n - first : most;
+    for (uint64_t i = 0; i < count; i++) wide[i] = values[first + i];
+    status = sum(ctx, wide, count);
+    for (uint64_t i = 0; i < count; i++) values[first + i] = (int64_t)wide[i];
   }
   kf_free(wide);
   return status;
