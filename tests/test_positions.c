@@ -41,8 +41,8 @@ static uint64_t *count_ranks(problem *p, const kf_model *model, kf_metric metric
   const float *rows = p->w.rows + half * p->w.dim;
   const int32_t *labels = p->w.labels + half;
   AUTO(kf_position_finder) *r = NULL;
-  assert_ok(p->ctx, kf_position_finder_new(p->ctx, model, p->stats, metric == KF_METRIC_EUCLIDEAN, NULL,
-                                  dims, n_dims, &r));
+  assert_ok(p->ctx, kf_position_finder_new(p->ctx, model, p->stats, metric == KF_METRIC_EUCLIDEAN,
+                                           NULL, dims, n_dims, &r));
   AUTOFREE double *norm2 = malloc(n * sizeof *norm2);
   AUTOFREE kf_right *right = malloc(n * sizeof *right);
   AUTOFREE unsigned char *ranks = malloc(n * n_dims);
