@@ -131,9 +131,9 @@ def where_there_are_none(box):
     box.works("fit", "r.safetensors", *given)
     equal(about(box, "m.safetensors")["priors"], "training", "distances need no temperature")
     box.refuses(USAGE, "sweep", "x.safetensors", "--priors", "training", naming="equal priors only")
-    box.refuses(USAGE, "report", "x.safetensors", "--priors", "training", "-o", "r.html", naming="equal priors only")
+    box.refuses(USAGE, "report", "x.safetensors", "--priors", "training", "-o", "r.html", naming="only with equal priors")
     box.works("fit", "x.safetensors", *given)
-    box.refuses(USAGE, "report", "x.safetensors", "--model", "m.safetensors", "-o", "r.html", naming="equal priors only")
+    box.refuses(USAGE, "report", "x.safetensors", "--model", "m.safetensors", "-o", "r.html", naming="only with equal priors")
 
 
 @test
