@@ -27,7 +27,9 @@ int check_queries(cli_run *cli, const cli_queries *q, const kf_model *model,
 int take_voters(cli_run *cli) {
   cli_args *a = &cli->args;
   const char *path = a->operands.items[0];
-  if (!is_kind(cli, path, "gallery")) return EXIT_OK; /* loading it as a model says what is wrong */
+  int found;
+  TRY(check_kind(cli, path, "gallery", &found));
+  if (!found) return EXIT_OK; /* loading it as a model says what is wrong */
   if (a->votes.gallery)
     return fail_usage(cli, "%s is a gallery, and so is %s: leave out --gallery, or give a model",
                       path, a->votes.gallery);

@@ -4,6 +4,7 @@
 
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 /* --- files of a rank -------------------------------------------------------------------------- */
 
@@ -104,11 +105,13 @@ int open_test(cli_run *cli, const kf_truth *truth, kf_data **out) {
 
 /* --- kinds of files --------------------------------------------------------------------------- */
 
-int is_kind(cli_run *cli, const char *path, const char *kind) {
+int check_kind(cli_run *cli, const char *path, const char *kind, int *found) {
   kf_info *info = NULL;
-  int is = kf_info_read(cli->ctx, path, &info) == KF_OK && strcmp(info->kind, kind) == 0;
+  kf_status status = kf_info_read(cli->ctx, path, &info);
+  *found = status == KF_OK && strcmp(info->kind, kind) == 0;
   kf_info_free(info);
-  return is;
+  int missing = status == KF_ERR_IO && access(path, F_OK) != 0; /* as loading it will report */
+  return status == KF_OK || status == KF_ERR_DATA || missing ? EXIT_OK : fail(cli, status);
 }
 
 /* --- models ----------------------------------------------------------------------------------- */
@@ -202,13 +205,16 @@ static int load_if_stats(cli_run *cli, const char *path, kf_stats **out) {
   if (kf_stats_load(cli->ctx, path, out) == KF_OK) return own_stats(cli, KF_OK, out);
   kf_info *info;
   TRY(result_of(cli, kf_info_read(cli->ctx, path, &info)));
+  int is_stats = strcmp(info->kind, "statistics") == 0;
   kf_info_free(info);
-  return is_kind(cli, path, "statistics") ? load_stats(cli, path, out) : EXIT_OK;
+  return is_stats ? load_stats(cli, path, out) : EXIT_OK;
 }
 
 /* Several statistics files are not one data set. */
 static int refuse_several_stats(cli_run *cli, const char *path) {
-  if (!is_kind(cli, path, "statistics")) return EXIT_OK;
+  int found;
+  TRY(check_kind(cli, path, "statistics", &found));
+  if (!found) return EXIT_OK;
   return fail_with(cli, EXIT_BAD_DATA,
                    "%s: holds statistics; merge statistics files with 'koofu merge' first", path);
 }

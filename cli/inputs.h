@@ -24,8 +24,9 @@ int open_test(cli_run *cli, const kf_truth *truth, kf_data **out);
 #define DATA_OPTIONS                                                                               \
   "labels classes label-column label-tensor tensor column id-column order skip-bad only"
 
-/* Whether a file can be read and is of this kind: "model", "gallery", "statistics", "data set". */
-int is_kind(cli_run *cli, const char *path, const char *kind);
+/* Whether a file is of this kind: "model", "gallery", "statistics", "data set". Fails if it is
+ * there but cannot be read. */
+int check_kind(cli_run *cli, const char *path, const char *kind, int *found);
 int load_model(cli_run *cli, const char *path, kf_model **out);
 kf_metric metric_for(const cli_args *args, const kf_model *model); /* --metric, or the default */
 /* Says why a file could not be loaded as a `wanted` ("model", "gallery"). If it is another kind of

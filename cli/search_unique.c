@@ -4,8 +4,9 @@
 /* A gallery, or the rows of a data set as one. */
 static int open_gallery(cli_run *cli, kf_gallery **out) {
   const char *path = cli->args.operands.items[0];
-  if (cli->args.operands.n == 1 && is_kind(cli, path, "gallery"))
-    return load_gallery(cli, path, UINT64_MAX, out);
+  int found = 0;
+  if (cli->args.operands.n == 1) TRY(check_kind(cli, path, "gallery", &found));
+  if (found) return load_gallery(cli, path, UINT64_MAX, out);
   kf_data *data = NULL;
   kf_gallery_options options = {.metric = (kf_metric)cli->args.metric};
   TRY(open_data(cli, 0, LABELS_IGNORED, &data));

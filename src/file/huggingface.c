@@ -2,7 +2,7 @@
  *
  * A class column has integers. Their meaning is in the metadata of the schema, as JSON:
  *
- *   huggingface = {"info": {"features": {"label": {"names": ["cat", "dog"], "_type": "ClassLabel"}}}}
+ *   huggingface = {"info": {"features": {"label": {"names": ["cat"], "_type": "ClassLabel"}}}}
  *
  * Columns inside structs are objects inside objects. Everything else is ignored, but if the label
  * column is a ClassLabel its names must be valid, or rows would get wrong ones. */

@@ -172,8 +172,8 @@ def what_no_stream_can_be(box):
             box.refuses(BAD_DATA, "classify", "m.safetensors", "-", stdin=file, naming=["standard input", "device"])
         box.refuses(BAD_DATA, "prompts", "--classes", device, "--templates", "builtin1", naming=[device, "regular"])
     box.refuses(BAD_DATA, "classify", "m.safetensors", "-", feed=b"", naming=["standard input", "empty"])
-    box.refuses(BAD_DATA, "classify", "m.safetensors", "-", feed=b"nothing", naming=["standard input", ".npy", "first bytes"])
-    box.refuses(BAD_DATA, "classify", "m.safetensors", "-", feed=fvecs(world()[0]), naming=["standard input", "first bytes"])
+    box.refuses(BAD_DATA, "classify", "m.safetensors", "-", feed=b"nothing", naming=["standard input", ".npy", "magic bytes"])
+    box.refuses(BAD_DATA, "classify", "m.safetensors", "-", feed=fvecs(world()[0]), naming=["standard input", "magic bytes"])
     box.refuses(BAD_DATA, "classify", "m.safetensors", "-", feed=box.read("x.npy")[:-1], naming=["standard input", "cut short"])
     for ending in (".csv", ".fvecs"):
         os.mkfifo(box.path("pipe" + ending))

@@ -353,6 +353,13 @@ static ssize_t stream_write(void *cookie, const char *bytes, size_t n) {
   return (ssize_t)n;
 }
 
+static ssize_t stream_read(void *cookie, char *bytes, size_t n) {
+  ssize_t got;
+  do got = read((int)(intptr_t)cookie, bytes, n);
+  while (got < 0 && errno == EINTR);
+  return got;
+}
+
 static int stream_seek(void *cookie, off64_t *offset, int whence) {
   off_t at = lseek((int)(intptr_t)cookie, *offset, whence);
   if (at >= 0) *offset = at;
@@ -369,10 +376,11 @@ static int stream_close(void *cookie) {
   return result != 0 && errno == EINTR ? 0 : result; /* likewise */
 }
 
-static FILE *stream_of(int fd, int buffering) {
-  cookie_io_functions_t functions = {.write = stream_write, .close = stream_close};
+static FILE *stream_of(int fd, const char *mode, int buffering) {
+  cookie_io_functions_t functions = {
+      .read = stream_read, .write = stream_write, .close = stream_close};
   if (lseek(fd, 0, SEEK_CUR) >= 0) functions.seek = stream_seek;
-  FILE *stream = fopencookie((void *)(intptr_t)fd, "w", functions);
+  FILE *stream = fopencookie((void *)(intptr_t)fd, mode, functions);
   if (stream == NULL) return NULL;
   setvbuf(stream, NULL, buffering, 4096);
   pthread_mutex_lock(&streams_lock);
@@ -387,7 +395,7 @@ static FILE *stream_of(int fd, int buffering) {
 
 SHOWN FILE *fdopen(int fd, const char *mode) {
   if (fails(KIND_fdopen)) return NULL;
-  return mode[0] == 'w' ? stream_of(fd, _IOFBF) : NEXT(fdopen)(fd, mode);
+  return mode[0] == 'w' ? stream_of(fd, mode, _IOFBF) : NEXT(fdopen)(fd, mode);
 }
 
 SHOWN int fileno(FILE *stream) {
@@ -419,7 +427,7 @@ __attribute__((constructor)) static void begin(void) {
   fault.delay = (useconds_t)number_from("FAULT_DELAY");
   fault.named = (int)number_from("FAULT_NAMED");
   if (fcntl(STDOUT_FILENO, F_GETFD) != -1) {
-    FILE *stream = stream_of(STDOUT_FILENO, _IOFBF);
+    FILE *stream = stream_of(STDOUT_FILENO, "w", _IOFBF);
     if (stream != NULL) stdout = stream;
   }
   atomic_store(&active, 1);
