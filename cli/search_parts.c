@@ -5,18 +5,23 @@
  * the command line. */
 #include "search.h"
 
-#include <glob.h>
+#include <dirent.h>
+#include <fnmatch.h>
 #include <string.h>
 #include <unistd.h>
 
 /* The mean of this many texts is better than none (docs/text.md). */
 enum { OWN_MEAN_LEAST = 10 };
 
+/* Whether a pattern matches in the current folder. (Anything with a slash is a path.) */
 static int matches_files(const char *pattern) {
-  glob_t found = {0};
-  int matches = strpbrk(pattern, "*?[") && glob(pattern, GLOB_NOSORT, NULL, &found) == 0;
-  globfree(&found);
-  return matches;
+  if (!strpbrk(pattern, "*?[")) return 0;
+  DIR *folder = opendir(".");
+  const struct dirent *entry = NULL;
+  while (folder && (entry = readdir(folder)) && fnmatch(pattern, entry->d_name, FNM_PERIOD) != 0) {
+  }
+  if (folder) closedir(folder);
+  return entry != NULL;
 }
 
 static int looks_like_file(const char *operand) {

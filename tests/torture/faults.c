@@ -77,6 +77,7 @@
   X(opendir)                                                                                       \
   X(fdopendir)                                                                                     \
   X(readdir)                                                                                       \
+  X(scandir)                                                                                       \
   X(mkostemp)                                                                                      \
   X(fdopen)                                                                                        \
   X(fcntl)                                                                                         \
@@ -276,6 +277,10 @@ PASSES(fchmod, (int fd, mode_t mode), (fd, mode))
 PASSES(fchown, (int fd, uid_t owner, gid_t group), (fd, owner, group))
 PASSES(mkostemp, (char *path, int flags), (path, flags))
 PASSES(flock, (int fd, int operation), (fd, operation))
+PASSES(scandir,
+       (const char *path, struct dirent ***entries, int (*takes)(const struct dirent *),
+        int (*compares)(const struct dirent **, const struct dirent **)),
+       (path, entries, takes, compares))
 
 SHOWN int posix_fallocate(int fd, off_t offset, off_t length) {
   return fails(KIND_posix_fallocate) ? errno : NEXT(posix_fallocate)(fd, offset, length);

@@ -47,6 +47,7 @@ HOWS = {  # errors of each kind of call; 'short': fewer bytes than asked for
     "fchown": (errno.EPERM, errno.EIO),
     "readlink": (errno.EIO,), "realpath": COMMON,
     "opendir": (errno.EMFILE, errno.EIO), "fdopendir": COMMON, "readdir": (errno.EIO,),
+    "scandir": (errno.EIO, errno.ENOMEM),
     "mkostemp": (errno.ENOSPC, errno.EMFILE),
     "fdopen": (errno.ENOMEM,),
     "fcntl": (errno.EMFILE,),
@@ -59,10 +60,10 @@ INTERCEPTED = {"memory": ("malloc", "calloc", "realloc", "posix_memalign", "alig
 # Functions of the C library that can fail and that the library of faults does not know. A program
 # that imports one of them does something that no fault reaches: it must be added there first.
 # (dlopen is not among them: no session opens a device, and plug-ins that cannot be opened are the
-# matter of test_device.c and cli/test_device.py.)
-UNKNOWN = ("creat", "fopen", "fopen64", "freopen", "fread", "getline", "getdelim", "fgets", "readv", "writev", "preadv", "pwritev",
+# matter of test_device.c and cli/test_device.py. Nor is fread: its streams read through `read`.)
+UNKNOWN = ("creat", "fopen", "fopen64", "freopen", "getline", "getdelim", "fgets", "readv", "writev", "preadv", "pwritev",
            "sendfile", "copy_file_range", "splice", "truncate", "fallocate", "sync_file_range", "syncfs", "msync", "mremap", "tmpfile",
-           "mkstemp", "mkdtemp", "mkstemps", "mkostemps", "linkat2", "symlinkat", "mkdirat", "scandir", "nftw", "fts_open", "lockf",
+           "mkstemp", "mkdtemp", "mkstemps", "mkostemps", "linkat2", "symlinkat", "mkdirat", "nftw", "fts_open", "lockf",
            "pipe", "pipe2", "eventfd", "fork", "vfork", "posix_spawn", "popen", "system", "execve", "valloc", "pvalloc",
            "reallocarray", "open64", "openat64", "pread64", "pwrite64", "mmap64", "readdir64", "glob", "glob64", "statx", "getentropy", "dup",
            "dup2", "dup3", "utimensat", "futimens", "chown", "chmod", "remove")
