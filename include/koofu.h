@@ -32,12 +32,12 @@
  *   - Every function that can fail returns a kf_status; kf_errmsg(ctx) then says in one sentence
  *     what went wrong, naming file, row or byte. On failure a new object is NULL, and output files
  *     are left as they were (docs/reliability.md).
- *   - Only functions with new, open, load, read or fit in their names return something to free.
- *     Each such type has its own _free, which accepts NULL.
+ *   - Functions with new, open, load, read, fit or within in their names, and kf_verify, return
+ *     something to free. Each such type has its own _free, which accepts NULL.
  *   - A context may be used by one thread at a time. All other objects may be shared between
- *     threads as long as none changes them; only kf_stats_add, kf_stats_merge, kf_stats_subtract
- *     and kf_reader_next change an object. After fork() the child must make its own context. A
- *     thread that calls the library needs 512 KiB of stack.
+ *     threads as long as none changes them; only a function whose parameter is not const changes
+ *     the object. After fork() the child must make its own context. A thread that calls the library
+ *     needs 512 KiB of stack.
  *   - In option structs zero means default, and a NULL pointer means all defaults. A kf_switch is
  *     for settings that may be on by default.
  *   - An index out of range gives NULL, 0 or KF_LABEL_NONE, never undefined behaviour.
@@ -427,7 +427,7 @@ struct kf_fit_report {
   double alpha;           /* with text */
   uint32_t dim;
   /* Leave-one-out accuracy of the chosen setting: `right` of n rows, with all dimensions. n is 0 if
-   * nothing was left out: lambda was given or, with text, no class has two rows. */
+   * neither lambda nor alpha was chosen by leaving rows out. */
   uint64_t n, right;
   double standard_error;
   /* All that was tried; NULL: not chosen. Owned by the report; see koofu_judge.h. */
@@ -480,8 +480,8 @@ KF_API const float *kf_model_prototypes(const kf_model *model);
 typedef struct kf_classify_options kf_classify_options;
 
 typedef struct kf_transform_options {
-  /* Scale mapped rows to unit length; default: on, unless the model was fitted without normalising.
-   * Off (for Euclidean use): rows keep the length that the map gives them. */
+  /* Scale mapped rows to unit length; default: on. Off (for Euclidean use), and always for models
+   * fitted without normalising: rows keep the length that the map gives them. */
   kf_switch normalize;
   uint64_t reserved[4];
 } kf_transform_options;
@@ -499,14 +499,14 @@ KF_API kf_status kf_transform_data(kf_ctx *ctx, const kf_model *model, const kf_
  * cosines or Euclidean distances into scores [n][top] (or NULL). Among equal scores (for distances:
  * equal squares) the lower class number comes first. Classes without training rows take no part.
  * With KF_PRIORS_TRAINING, classes with fewer rows have larger distances and smaller cosines: they
- * are less likely (docs/method.md). */
+ * are less likely (docs/method.md). A NaN, infinite or zero row is KF_ERR_DATA naming it. */
 KF_API kf_status kf_classify(kf_ctx *ctx, const kf_model *model, const float *rows, uint64_t n,
                              const kf_classify_options *options, int32_t *classes, double *scores);
 /* The same, with the probability of each answer into probabilities [n][top]: softmax(T * score)
- * over all classes that take part, where T is the temperature and a score is a cosine, a fused
- * score, or minus half the squared distance. All scores of a row are computed, so this takes longer
- * (docs/probabilities.md). KF_ERR_ARG if the model has no temperature for its metric, space and
- * part, and none is given. */
+ * over all classes that take part, where T is the temperature (larger is sharper) and a score is a
+ * cosine, a fused score, or minus half the squared distance. All scores of a row are computed, so
+ * this takes longer (docs/probabilities.md). KF_ERR_ARG if the model has no temperature for its
+ * metric, space and part, and none is given. */
 KF_API kf_status kf_classify_probabilities(kf_ctx *ctx, const kf_model *model, const float *rows,
                                            uint64_t n, const kf_classify_options *options,
                                            int32_t *classes, double *scores, double *probabilities);
@@ -592,7 +592,8 @@ KF_API uint32_t kf_index_dim(const kf_index *index);
  * inner products or Euclidean distances into scores [n][k] (or NULL). Equally near rows come in the
  * order of their numbers. Rows that are not equally near may have equal scores, since scores are
  * rounded; scores never rise (distances never fall) along a list. 1 <= k <= KF_MAX_NEIGHBOURS, and
- * k <= the number of rows searched. Counts are added to report (or NULL). */
+ * k <= the number of rows searched. A query with a NaN or an infinity, and for cosine a zero query,
+ * is KF_ERR_DATA naming it. Counts are added to *report, which may be NULL. */
 KF_API kf_status kf_search(kf_ctx *ctx, const kf_index *index, const float *queries, uint64_t n,
                            uint32_t k, const kf_search_options *options, int64_t *rows,
                            double *scores, kf_search_report *report);
@@ -621,10 +622,9 @@ struct kf_search_options {
   const int64_t *leave_out;
   /* Galleries only: the queries are embeddings of text, and this is the mean of such embeddings,
    * [dim_in] (kf_text_mean, kf_encoder_text_mean in koofu_encode.h). It is subtracted from queries
-   * of unit length, as KF_CENTRE_MODALITY does: text is offset from pictures, and a map of
-   * pictures magnifies the offset. KF_ERR_ARG unless kf_gallery_prepare_text was called, or if the
-   * gallery was made without normalising, since text has no meaningful length. NULL: queries are
-   * like the rows. */
+   * of unit length, as KF_CENTRE_MODALITY does: text is offset from pictures, and a map of pictures
+   * magnifies the offset. Call kf_gallery_prepare_text first. KF_ERR_ARG if the gallery was made
+   * without normalising, since text has no meaningful length. NULL: not text. */
   const double *text_mean;
   const kf_filter *only; /* galleries only: which rows take part; NULL: all */
   uint64_t reserved[2];

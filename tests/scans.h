@@ -119,7 +119,7 @@ static inline size_t scan_next(size_t n, size_t group) {
 static inline void check_scans(const kf_scan_kernel *k) {
   const uint32_t dims[] = {1, 4, 17, 32, 60, 64, 65, 100, 130, 512, 768};
   for (size_t d = 0; d < sizeof dims / sizeof *dims; d++)
-    for (size_t n = 1; n <= k->group; n = scan_next(n, k->group))
+    for (size_t n = 1; n <= k->strip; n = scan_next(n, k->strip))
       for (int extreme = 0; extreme < 2; extreme++) {
         uint32_t dim = kf_scan_dim(dims[d]);
         assert_true(dim >= dims[d] && dim % 4 == 0 &&
@@ -129,7 +129,7 @@ static inline void check_scans(const kf_scan_kernel *k) {
         check_scan(k, &c);
       }
   for (uint32_t dim = 16384; dim <= 65536; dim *= 4) { /* the largest sums there are */
-    size_t n = k->group < 2 ? 1 : 2;
+    size_t n = k->strip < 2 ? 1 : 2;
     AUTO(scan_case) c = make_scan(k, dim, 4, n, true, 7);
     memset(c.rows, 127, dim);
     memset(c.rows + dim, -127, dim);

@@ -198,7 +198,7 @@ TEST(two_ways) {
     assert_ok(ctx, kf_stats_scatter(ctx, stats, s_w, NULL, NULL));
     assert_ok(ctx, kf_fitter_new(ctx, stats, NULL, KF_METHOD_PAPER, &fitter));
     assert_ok(ctx, kf_fitter_lambda(fitter, (kf_lambda){relative[i], KF_LAMBDA_RELATIVE}, &lambda));
-    assert_ok(ctx, kf_fitter_decompose(fitter, lambda, true));
+    assert_ok(ctx, kf_fitter_directions_at(fitter, lambda, true));
     memcpy(gamma, fitter->gamma, sizeof gamma);
     map_of_curve(fitter, t);
     for (size_t d = 0; d < D; d++) s_w[d * D + d] += lambda;
@@ -210,7 +210,7 @@ TEST(two_ways) {
     for (size_t d = 0; d < D; d++)
       assert_true(fabs(m->between[d] - gamma[d]) < 1e-12 * gamma[0] + by_vectors * gamma[d]);
     /* The model's way in the basis of V: T is the same but for signs. */
-    assert_ok(ctx, kf_fitter_decompose(fitter, lambda, false));
+    assert_ok(ctx, kf_fitter_directions_at(fitter, lambda, false));
     map_of_curve(fitter, t);
     for (size_t l = 0; l < D; l++) {
       double size = 0, plus = 0, minus = 0;
@@ -242,11 +242,11 @@ TEST(whatever_came_before) {
       assert_ok(ctx, kf_fitter_new(ctx, stats, NULL, KF_METHOD_SHRUNK, &fitter));
       unit = fitter->mean_eigenvalue;
       value = relative[i] * unit;
-      if (before == 1) assert_ok(ctx, kf_fitter_turn(fitter));
-      if (before == 2) assert_ok(ctx, kf_fitter_decompose(fitter, value, true));
-      if (before == 3) assert_ok(ctx, kf_fitter_decompose(fitter, value, false));
-      if (before == 4) assert_ok(ctx, kf_fitter_decompose(fitter, 2 * unit, true));
-      if (before == 5) assert_ok(ctx, kf_fitter_between(fitter));
+      if (before == 1) assert_ok(ctx, kf_fitter_decompose_within(fitter));
+      if (before == 2) assert_ok(ctx, kf_fitter_directions_at(fitter, value, true));
+      if (before == 3) assert_ok(ctx, kf_fitter_directions_at(fitter, value, false));
+      if (before == 4) assert_ok(ctx, kf_fitter_directions_at(fitter, 2 * unit, true));
+      if (before == 5) assert_ok(ctx, kf_fitter_rotate_between(fitter));
       assert_ok(ctx, kf_fitter_fit(fitter, lambda, 0, KF_CENTRE_DEFAULT, &m));
       if (first == NULL) {
         first = m;

@@ -228,8 +228,8 @@ static kf_status try_all(fuse_job *j) {
   if (j->options.lambda.unit == KF_LAMBDA_ABSOLUTE) c->lambda = j->options.lambda.value;
   c->rows = j->stats->rows;
   c->n_single = j->stats->rows;
-  if (j->fitter->total) KF_TRY(kf_fitter_lambda(j->fitter, j->options.lambda, &c->lambda));
-  if (!any_two || !(c->mean_eigenvalue > 0) || j->fitter->total) return KF_OK;
+  if (j->fitter->by_all_rows) KF_TRY(kf_fitter_lambda(j->fitter, j->options.lambda, &c->lambda));
+  if (!any_two || !(c->mean_eigenvalue > 0) || j->fitter->by_all_rows) return KF_OK;
   bool hits = c->criterion == KF_CRITERION_ACCURACY && j->fitter->method == KF_METHOD_PAPER;
   j->by_hits = hits && j->options.groups == NULL;
   KF_TRY(list_points(j));

@@ -8,7 +8,7 @@
  * By likelihood, the loss is smooth and has one minimum. Half decades, starting from 0.3 and 0.1
  * times the mean eigenvalue, bracket it, and a parabola finds it to an eighth of a decade. Below
  * 0.001x the loss is flat where it still falls, so the search ends there. If the loss still falls
- * at 0.1x it usually falls to the end, so the end is tried next. With many classes some hundred
+ * at 0.1x it usually falls to the end, so 0.003x, just above the end, is tried next. With many classes some hundred
  * rows are enough for the search; the temperature then comes from all rows of the sample.
  *
  * Distances are used for rows in their own units, often many rows of few columns, where no lambda
@@ -28,7 +28,7 @@
 #define TEMPERATURE_SCORES 300000u
 
 /* By accuracy, in half decades: the grid goes from 0.003x to 30x, and is extended by two at a time,
- * at most to about 10^-6 and 10^5. */
+ * at most to 3e-7x and 3e5x. */
 enum { FIRST_HALF = -5, LAST_HALF = 3, LEAST_HALF = -13, MOST_HALF = 11, MORE_HALVES = 2 };
 
 /* By likelihood, in eighths of a decade: half a decade, the ends, and 0.1x. */

@@ -237,7 +237,7 @@ static uint64_t usual_sample(const kf_left_out *l, bool by_hits) {
 }
 
 static kf_status prepare(kf_left_out *l, const kf_left_out_options *o) {
-  KF_TRY(kf_fitter_turn(l->fitter));
+  KF_TRY(kf_fitter_decompose_within(l->fitter));
   KF_TRY(list_classes(l));
   KF_TRY(kf_left_out_plan(l, o->sample > 0 ? o->sample : usual_sample(l, o->by_hits)));
   l->fast_hits = o->by_hits && !l->euclidean && l->rows.n * l->n > MANY_SCORES;
@@ -257,7 +257,7 @@ kf_status kf_left_out_new(kf_fitter *fitter, const kf_data *data,
   kf_ctx *ctx = fitter->ctx;
   const kf_stats *stats = fitter->within;
   KF_TRY(kf_check_statistics_of(stats, data, &ctx->err));
-  if (fitter->total)
+  if (fitter->by_all_rows)
     return kf_fail(&ctx->err, KF_ERR_MATH,
                    "no class has two different rows, so leaving rows out says nothing");
   kf_method method = fitter->method;

@@ -56,7 +56,7 @@ typedef void (*kf_left_out_fn)(void *argument, uint64_t row, int32_t label, cons
 typedef struct kf_left_out_trial {
   double lambda; /* absolute */
   uint64_t most; /* leave out about this many of the rows, spread evenly; 0: all */
-  bool curve;    /* one of many lambdas, as in kf_fitter_decompose */
+  bool curve;    /* one of many lambdas, as in kf_fitter_directions_at */
   bool fast;     /* cosines in f32: losses are right to 1e-4 (docs/choosing.md) */
   /* The rows left out include those that a trial with `most` = part leaves out, 0: any. of_part
    * [n_points] is the result for these alone; NULL: not wanted. */

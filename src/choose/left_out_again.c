@@ -101,7 +101,7 @@ static void set_rows(again *a, const double *turned) {
 static kf_status set_scatter(again *a) {
   const kf_left_out *l = a->v->l;
   uint64_t dim = l->dim;
-  KF_TRY(kf_fitter_between(l->fitter));
+  KF_TRY(kf_fitter_rotate_between(l->fitter));
   const double *between = l->fitter->between_in_v, *root = a->v->root;
   kf_product product = {
       .a = a->within, .b = a->omega, .c = a->a1, .m = dim, .n = dim, .depth = a->r};

@@ -164,7 +164,7 @@ static kf_status turn_means(void *argument, size_t i, size_t worker, kf_err *err
 static kf_status many_classes(kf_view *v, double lambda, bool curve) {
   const kf_left_out *l = v->l;
   uint64_t dim = l->dim;
-  KF_TRY(kf_fitter_decompose(l->fitter, lambda, curve));
+  KF_TRY(kf_fitter_directions_at(l->fitter, lambda, curve));
   memcpy(v->gamma, l->fitter->gamma, dim * sizeof *v->gamma);
   v->n_dirs = count_dirs(v->gamma, l->dim);
   kf_transpose(v->n_dirs, dim, l->fitter->u, v->directions);

@@ -99,8 +99,8 @@ static void draw_clear(draw *d) {
  * In the paper's method the map is then a rotation, whatever lambda is. */
 static kf_status choose_lambda(draw *d, kf_lambda *lambda) {
   *lambda = (kf_lambda){1, KF_LAMBDA_ABSOLUTE};
-  if (d->fitter->total) *lambda = (kf_lambda){.unit = KF_LAMBDA_AUTO};
-  if (d->fitter->total || !(d->fitter->mean_eigenvalue > 0)) return KF_OK;
+  if (d->fitter->by_all_rows) *lambda = (kf_lambda){.unit = KF_LAMBDA_AUTO};
+  if (d->fitter->by_all_rows || !(d->fitter->mean_eigenvalue > 0)) return KF_OK;
   KF_TRY(kf_lambda_choice_with(d->fitter, d->data, &(kf_lambda_options){0}, &d->lambda));
   lambda->value = d->lambda->lambda;
   return KF_OK;

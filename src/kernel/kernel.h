@@ -66,7 +66,7 @@ typedef struct kf_scan {
   const float *offset;   /* [n_panels * KF_PANEL], 64-byte aligned; may be infinite */
   float unit;            /* turns offsets into units of a dot product; not zero */
   const void *queries;   /* packed by the kernel */
-  size_t n;              /* queries in the strip, at most kernel->group */
+  size_t n;              /* queries in the strip, at most kernel->strip */
   const int32_t *floor;  /* [n], from KF_SCAN_ALL to KF_SCAN_LIMIT */
   kf_hit *hits;          /* room for n * n_panels * KF_PANEL */
   const uint8_t *next;   /* memory that later scans read, to prefetch */
@@ -106,11 +106,11 @@ static inline void kf_raise_peaks(int32_t *peaks, const int32_t *sums, int32_t m
 }
 
 typedef struct kf_scan_kernel {
-  size_t group; /* queries of a full strip */
+  size_t strip; /* queries of a full strip */
   int most;     /* the largest magnitude of their bytes; callers ask kf_scan_most */
   /* Bytes of a packed strip; a multiple of 64. */
   size_t (*size)(uint32_t dim);
-  /* Packs n <= group queries [n][dim]. */
+  /* Packs n <= strip queries [n][dim]. */
   void (*pack)(const int8_t *queries, size_t n, uint32_t dim, void *packed);
   /* Returns the number of hits written. */
   size_t (*scan)(const kf_scan *scan);

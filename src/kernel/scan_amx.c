@@ -193,7 +193,7 @@ static void peaks(const kf_scan *s, int32_t *peaks) {
 
 static void tiles_on(uint32_t dim) { kf_tiles_on((uint8_t)(dim / parts(dim))); }
 
-const kf_scan_kernel kf_scan_amx = {.group = STRIP,
+const kf_scan_kernel kf_scan_amx = {.strip = STRIP,
                                     .most = 127,
                                     .size = size,
                                     .pack = pack,

@@ -138,6 +138,6 @@ static void peaks(const kf_scan *s, int32_t *peaks) {
 }
 
 const kf_scan_kernel kf_scan_avx2 = {
-    .group = STRIP, .most = 63, .size = size, .pack = pack, .scan = scan, .peaks = peaks};
+    .strip = STRIP, .most = 63, .size = size, .pack = pack, .scan = scan, .peaks = peaks};
 
 #endif

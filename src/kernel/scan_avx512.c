@@ -265,6 +265,6 @@ static void peaks(const kf_scan *s, int32_t *peaks) {
 }
 
 const kf_scan_kernel kf_scan_avx512 = {
-    .group = STRIP, .most = 127, .size = size, .pack = pack, .scan = scan, .peaks = peaks};
+    .strip = STRIP, .most = 127, .size = size, .pack = pack, .scan = scan, .peaks = peaks};
 
 #endif

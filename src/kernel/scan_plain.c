@@ -42,4 +42,4 @@ static void peaks(const kf_scan *s, int32_t *peaks) {
 }
 
 const kf_scan_kernel kf_scan_plain = {
-    .group = 1, .most = 127, .size = size, .pack = pack, .scan = scan, .peaks = peaks};
+    .strip = 1, .most = 127, .size = size, .pack = pack, .scan = scan, .peaks = peaks};

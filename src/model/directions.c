@@ -46,7 +46,7 @@ void kf_directions_take(kf_fitter *f) {
   f->workspace = all + 4 * matrix;
   f->factor.n = n;
   f->c = f->map = f->workspace + (workspace - n * n);
-  f->mapped = f->turned = (double)NAN;
+  f->map_lambda = f->u_lambda = (double)NAN;
 }
 
 /* --- S_w -------------------------------------------------------------------------------------- */
@@ -70,11 +70,11 @@ static kf_status judge_values(kf_fitter *f) {
 
 /* The eigensolver works where `map` is. */
 static kf_status solve(kf_fitter *f, const double *a, double *values, double *vectors) {
-  f->mapped = (double)NAN;
+  f->map_lambda = (double)NAN;
   return kf_eigen_in(f->ctx, f->dim, a, values, vectors, f->workspace);
 }
 
-kf_status kf_fitter_turn(kf_fitter *f) {
+kf_status kf_fitter_decompose_within(kf_fitter *f) {
   if (f->has_vectors) return KF_OK;
   uint64_t n = f->dim;
   if (f->vectors == NULL && KF_TAKE(&f->arena, f->vectors, n * n) == NULL)
@@ -85,14 +85,14 @@ kf_status kf_fitter_turn(kf_fitter *f) {
   return KF_OK;
 }
 
-kf_status kf_fitter_between(kf_fitter *f) {
+kf_status kf_fitter_rotate_between(kf_fitter *f) {
   uint64_t n = f->dim;
-  KF_TRY(kf_fitter_turn(f));
+  KF_TRY(kf_fitter_decompose_within(f));
   if (f->has_between) return KF_OK;
   if (f->between_in_v == NULL && KF_TAKE(&f->arena, f->between_in_v, n * n) == NULL)
     return kf_fail_memory(&f->ctx->err);
   double *columns = f->u, *half = f->c; /* V^T and S_b V^T */
-  f->mapped = f->turned = (double)NAN;
+  f->map_lambda = f->u_lambda = (double)NAN;
   kf_transpose(n, n, f->vectors, columns);
   kf_product product = {.a = f->s_b, .b = columns, .c = half, .m = n, .n = n, .depth = n};
   KF_TRY(kf_multiply(f->ctx, product));
@@ -135,14 +135,14 @@ static void set_scale(kf_fitter *f, double lambda) {
 }
 
 static kf_status turn_by_vectors(kf_fitter *f, double lambda) {
-  KF_TRY(kf_fitter_between(f));
-  f->mapped = f->turned = (double)NAN;
+  KF_TRY(kf_fitter_rotate_between(f));
+  f->map_lambda = f->u_lambda = (double)NAN;
   set_scale(f, lambda);
   double largest = f->scale[f->dim - 1];
   KF_TRY(kf_by_rows(f->ctx, f->dim, whiten_rows, f));
   KF_TRY(solve(f, f->c, f->gamma, f->u));
   KF_TRY(set_gamma(f, lambda, largest));
-  f->turned = lambda;
+  f->u_lambda = lambda;
   return KF_OK;
 }
 
@@ -155,7 +155,7 @@ static kf_status map_by_vectors(kf_fitter *f, double lambda) {
     for (uint64_t l = 0; l < n; l++) scaled[k * n + l] *= f->scale[k];
   kf_product product = {.a = f->vectors, .b = scaled, .c = f->map, .m = n, .n = n, .depth = n};
   KF_TRY(kf_multiply(f->ctx, product));
-  f->mapped = lambda;
+  f->map_lambda = lambda;
   return KF_OK;
 }
 
@@ -223,7 +223,7 @@ static kf_status find_values(kf_fitter *f) {
 
 static kf_status map_by_factor(kf_fitter *f, double lambda, bool *good) {
   int power;
-  f->mapped = f->turned = (double)NAN;
+  f->map_lambda = f->u_lambda = (double)NAN;
   KF_TRY(factorize(f, lambda, &power, good));
   if (!*good) return KF_OK;
   KF_TRY(find_values(f));
@@ -233,14 +233,14 @@ static kf_status map_by_factor(kf_fitter *f, double lambda, bool *good) {
   columns t = {.fitter = f, .unit = ldexp(1, -power)};
   KF_TRY(kf_by_rows(f->ctx, f->dim, take_columns, &t));
   KF_TRY(kf_unwhiten(f->ctx, &f->factor, f->dim, f->map));
-  f->mapped = lambda;
+  f->map_lambda = lambda;
   return KF_OK;
 }
 
 /* --- either ----------------------------------------------------------------------------------- */
 
 kf_status kf_find_map(kf_fitter *f, double lambda) {
-  if (lambda == f->mapped) return KF_OK;
+  if (lambda == f->map_lambda) return KF_OK;
   bool good;
   KF_TRY(map_by_factor(f, lambda, &good));
   return good ? KF_OK : map_by_vectors(f, lambda);
@@ -256,13 +256,13 @@ static kf_status turn_map(kf_fitter *f, double lambda) {
     for (uint64_t i = 0; i < n; i++) turn[d * n + i] /= f->scale[i];
   kf_product product = {.a = f->map, .b = turn, .c = f->u, .m = n, .n = n, .depth = n};
   KF_TRY(kf_multiply(f->ctx, product));
-  f->turned = lambda;
+  f->u_lambda = lambda;
   return KF_OK;
 }
 
-kf_status kf_fitter_decompose(kf_fitter *f, double lambda, bool curve) {
-  KF_TRY(kf_fitter_turn(f));
+kf_status kf_fitter_directions_at(kf_fitter *f, double lambda, bool curve) {
+  KF_TRY(kf_fitter_decompose_within(f));
   if (!curve) KF_TRY(kf_find_map(f, lambda));
-  if (lambda == f->turned) return KF_OK;
-  return lambda == f->mapped ? turn_map(f, lambda) : turn_by_vectors(f, lambda);
+  if (lambda == f->u_lambda) return KF_OK;
+  return lambda == f->map_lambda ? turn_map(f, lambda) : turn_by_vectors(f, lambda);
 }

@@ -92,8 +92,8 @@ static kf_status scale_columns(kf_fitter *f) {
   for (uint64_t i = 0; i < n; i++) f->column[i] = 1;
   if (f->method == KF_METHOD_PAPER) return KF_OK;
   for (uint64_t i = 0; i < n; i++) mean += s_w[i * n + i];
-  f->total = !(mean > 0);
-  if (f->total) {
+  f->by_all_rows = !(mean > 0);
+  if (f->by_all_rows) {
     memcpy(s_w, s_b, n * n * sizeof *s_w); /* without S_w, all scatter is between classes */
     for (uint64_t i = 0; i < n; i++) mean += s_w[i * n + i];
   }
@@ -181,15 +181,15 @@ static kf_status fail_zero(const kf_stats *s, kf_err *err) {
 /* Without lambda, S_w must have full matrix rank. */
 static kf_status check_matrix_rank(kf_fitter *f) {
   kf_err *err = &f->ctx->err;
-  KF_TRY(kf_fitter_turn(f));
+  KF_TRY(kf_fitter_decompose_within(f));
   if (f->dims_within == 0) return fail_zero(f->within, err);
   if (f->dims_within == f->dim) return KF_OK;
   return kf_fail_hint(
       err, KF_ERR_MATH, KF_HINT_LAMBDA,
       "the scatter %s has matrix rank %u of %u, so lambda must be above 0: %s is a good "
       "start, and %.2g about the smallest above rounding errors",
-      f->total ? "of all rows" : "within classes", f->dims_within, f->dim,
-      f->total ? "30x" : "0.3x", 1e6 * f->noise);
+      f->by_all_rows ? "of all rows" : "within classes", f->dims_within, f->dim,
+      f->by_all_rows ? "30x" : "0.3x", 1e6 * f->noise);
 }
 
 kf_status kf_fitter_lambda(kf_fitter *f, kf_lambda lambda, double *out) {
@@ -202,7 +202,7 @@ kf_status kf_fitter_lambda(kf_fitter *f, kf_lambda lambda, double *out) {
     return kf_fail(err, KF_ERR_ARG, "invalid unit of lambda, %d", (int)lambda.unit);
   if (!rule && !(value >= 0 && isfinite(value)))
     return kf_fail(err, KF_ERR_ARG, "lambda must be finite and not negative");
-  if (lambda.unit == KF_LAMBDA_AUTO) value = (f->total ? 30 : 0.3) * f->mean_eigenvalue;
+  if (lambda.unit == KF_LAMBDA_AUTO) value = (f->by_all_rows ? 30 : 0.3) * f->mean_eigenvalue;
   if (lambda.unit == KF_LAMBDA_RELATIVE) value *= f->mean_eigenvalue;
   if (lambda.unit == KF_LAMBDA_GDA) {
     uint64_t others = f->within->rows > 1 ? f->within->rows - 1 : 1;
@@ -257,7 +257,7 @@ static kf_status set_map(kf_fitter *f, kf_model *m) {
 }
 
 static kf_status set_signal(const kf_fitter *f, kf_model *m) {
-  if (f->method == KF_METHOD_PAPER || f->total) return KF_OK;
+  if (f->method == KF_METHOD_PAPER || f->by_all_rows) return KF_OK;
   double kappa = kf_fitter_kappa(f);
   KF_TRY(kf_model_make_signal(m, &f->ctx->err));
   for (uint32_t i = 0; i < f->dim; i++) m->signal[i] = m->between[i] * kappa;
@@ -285,12 +285,12 @@ kf_status kf_fitter_set_priors(kf_fitter *f, kf_priors priors) {
 }
 
 double kf_fitter_prior(const kf_fitter *f) {
-  bool none = f->method == KF_METHOD_PAPER || f->priors == KF_PRIORS_EQUAL || f->total;
+  bool none = f->method == KF_METHOD_PAPER || f->priors == KF_PRIORS_EQUAL || f->by_all_rows;
   return none || f->within->normalized ? 0 : 2 / kf_distance_unit(f->within);
 }
 
 bool kf_fitter_weighs(const kf_fitter *f) {
-  return f->priors == KF_PRIORS_TRAINING && f->within->normalized && !f->total;
+  return f->priors == KF_PRIORS_TRAINING && f->within->normalized && !f->by_all_rows;
 }
 
 double kf_fitter_kappa(const kf_fitter *f) {
@@ -304,14 +304,9 @@ double kf_fitter_kappa(const kf_fitter *f) {
 
 /* --- classes -------------------------------------------------------------------------------- */
 
-typedef struct classes_job {
-  const kf_fitter *fitter;
-  kf_model *model;
-} classes_job;
-
 static kf_status set_classes(void *argument, size_t i, size_t worker, kf_err *err) {
   (void)worker;
-  const classes_job *j = argument;
+  const model_job *j = argument;
   uint32_t first = (uint32_t)i * KF_MAP_ROWS, left = j->model->n_classes - first;
   return kf_model_set_classes(j->model, j->fitter->ctx->kernels, first,
                               left < KF_MAP_ROWS ? left : KF_MAP_ROWS, j->fitter->between, first,
@@ -320,7 +315,7 @@ static kf_status set_classes(void *argument, size_t i, size_t worker, kf_err *er
 
 static kf_status set_all_classes(const kf_fitter *f, kf_model *m) {
   size_t tasks = (m->n_classes + KF_MAP_ROWS - 1) / KF_MAP_ROWS;
-  return kf_parallel(f->ctx, tasks, set_classes, &(classes_job){.fitter = f, .model = m});
+  return kf_parallel(f->ctx, tasks, set_classes, &(model_job){.fitter = f, .model = m});
 }
 
 /* Sets the version and the checksum of the statistics, of both if they differ. */

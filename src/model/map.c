@@ -230,7 +230,7 @@ static kf_status transform_rows(kf_ctx *ctx, const kf_model *model, const kf_dat
 
 kf_status kf_transform(kf_ctx *ctx, const kf_model *model, const float *rows, uint64_t n,
                        const kf_transform_options *options, float *out) {
-  KF_ENTER(ctx, model != NULL && out != NULL);
+  KF_ENTER(ctx, model != NULL && (n == 0 || (rows != NULL && out != NULL)));
   KF_OPTIONS(kf_transform_options, o, options);
   if (n == 0) return KF_OK;
   kf_data *data;

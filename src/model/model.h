@@ -248,15 +248,16 @@ kf_status kf_unwhiten(kf_ctx *ctx, const kf_factor *f, size_t columns, double *x
 
 /* --- fitting (fitter.c) ---------------------------------------------------------------------- */
 
-/* Fits models to the same statistics at several lambdas, which share the decomposition of S_w. Only
- * fitter.c and directions.c write to it. */
+/* Fits models to the same statistics at several lambdas. The eigenvectors of S_w are found once, for
+ * all lambdas that are tried; a model comes from a Cholesky factor of S_w + lambda I or, where that
+ * is ill-conditioned, from the eigenvectors. Only fitter.c and directions.c write to it. */
 typedef struct kf_fitter {
   kf_ctx *ctx;
   const kf_stats *within, *between;
   uint32_t dim;
   kf_method method; /* never KF_METHOD_DEFAULT */
   kf_priors priors;
-  bool total;             /* S_w is zero and the scatter of all rows takes its place */
+  bool by_all_rows;       /* S_w is zero and the scatter of all rows takes its place */
   double *mean;           /* [D] */
   double *column;         /* [D] the factor 1 / s of each column; ones in the paper's method */
   double *s_w, *s_b;      /* [D][D] with their columns scaled */
@@ -270,11 +271,11 @@ typedef struct kf_fitter {
   double *vectors;      /* [D][D] rows are eigenvectors: V; NULL before */
   double *between_in_v; /* [D][D] V S_b V^T, its upper triangle; NULL before */
   /* At one lambda. */
-  double mapped, turned; /* the lambda of `map`, and of `u` and `scale`; NaN: none */
-  double *map;           /* [D][D] T in columns, for scaled columns */
+  double map_lambda, u_lambda; /* the lambda of `map`, and of `u` and `scale`; NaN: none */
+  double *map;                 /* [D][D] T in columns, for scaled columns */
   double *u;         /* [D][D] rows are the directions in the basis diag(scale) V; or workspace */
   double *scale;     /* [D] (w + lambda)^(-1/2) */
-  double *gamma;     /* [D] falling, for `mapped` and `turned` */
+  double *gamma;     /* [D] falling, for `map_lambda` and `u_lambda` */
   kf_factor factor;  /* of S_w + lambda I, in units of a power of two */
   double *c;         /* [D][D] workspace in the memory of `map` */
   double *workspace; /* of the eigensolver; c is its end */
@@ -293,16 +294,16 @@ kf_status kf_fitter_fit(kf_fitter *fitter, kf_lambda lambda, uint32_t dim, kf_ce
 kf_status kf_fitter_shorten(const kf_fitter *fitter, const kf_model *model, uint32_t dim,
                             kf_centre centre, kf_model **out);
 /* Sets `values` and `vectors`. */
-kf_status kf_fitter_turn(kf_fitter *fitter);
+kf_status kf_fitter_decompose_within(kf_fitter *fitter);
 /* Sets `scale`, `gamma` and `u`, which make T at one lambda: C = U^T diag(gamma) U of directions.c.
  * They are kept until the next lambda, so leave-one-out at the lambda of a model and kf_fitter_fit
  * share one eigenproblem. curve: one of many lambdas, most of which will not become a model. */
-kf_status kf_fitter_decompose(kf_fitter *fitter, double lambda, bool curve);
+kf_status kf_fitter_directions_at(kf_fitter *fitter, double lambda, bool curve);
 /* Converts a lambda to an absolute number. An error if no fit is possible with it. */
 kf_status kf_fitter_lambda(kf_fitter *fitter, kf_lambda lambda, double *out);
 /* Sets `between_in_v`. */
-kf_status kf_fitter_between(kf_fitter *fitter);
-double kf_fitter_kappa(const kf_fitter *fitter); /* see fitter.c; not with `total` */
+kf_status kf_fitter_rotate_between(kf_fitter *fitter);
+double kf_fitter_kappa(const kf_fitter *fitter); /* see fitter.c; not with `by_all_rows` */
 /* KF_ERR_ARG if the method has no such priors. */
 kf_status kf_check_priors(kf_priors priors, kf_method method, kf_err *err);
 kf_status kf_fitter_set_priors(kf_fitter *fitter, kf_priors priors);

@@ -1,7 +1,6 @@
-/* fit.c - from rows to a model with everything chosen: statistics, then lambda (and alpha, with
- * text), then the number of dimensions, then the map.
- *
- * S_w is decomposed once: leave-one-out and the fit share one kf_fitter. */
+/* fit.c - from rows to a model with everything chosen: statistics and near-duplicates, then lambda
+ * (and alpha, with text), the temperature, the number of dimensions, the map, and the threshold for
+ * unknown rows. Leave-one-out and the fit share one kf_fitter. */
 #include "recipe/recipe.h"
 
 #include <math.h>
@@ -160,7 +159,7 @@ static kf_status find_temperature(kf_fit_job *j) {
   bool normalized = j->stats->normalized, text = j->options.text != NULL;
   if (kf_metric_for(j->options.metric, normalized) != kf_metric_for(KF_METRIC_DEFAULT, normalized))
     return KF_OK;
-  if (j->fitter->total)
+  if (j->fitter->by_all_rows)
     j->temperature = normalized && !text ? SINGLE_TEMPERATURE : 0;
   else if (r->by_fusion != NULL && r->by_fusion->n_points > 0)
     j->temperature = r->by_fusion->points[r->by_fusion->chosen].temperature;
@@ -183,7 +182,7 @@ kf_status kf_fit_choose(kf_fit_job *j) {
     KF_TRY(kf_fit_try_alphas(j));
     j->lambda = (kf_lambda){r->by_fusion->lambda, KF_LAMBDA_ABSOLUTE};
     j->alpha = r->by_fusion->alpha;
-  } else if (o->lambda.unit == KF_LAMBDA_AUTO && j->has_rows && !j->fitter->total) {
+  } else if (o->lambda.unit == KF_LAMBDA_AUTO && j->has_rows && !j->fitter->by_all_rows) {
     KF_TRY(kf_fit_try_lambdas(j));
     j->lambda = (kf_lambda){r->by_lambda->lambda, KF_LAMBDA_ABSOLUTE};
   }
@@ -227,8 +226,7 @@ static kf_status take_statistics(kf_fit_job *j) {
     KF_TRY(kf_text_match(ctx, o->text, "the training data", &j->stats->names, j->stats->n_classes));
   }
   KF_TRY(kf_fitter_new(ctx, j->stats, o->between, o->method, &j->fitter));
-  KF_TRY(kf_fitter_set_priors(j->fitter, o->priors));
-  return count_near_duplicates(j);
+  return kf_fitter_set_priors(j->fitter, o->priors);
 }
 
 kf_status kf_fit_begin(kf_fit_job *j, kf_ctx *ctx, const kf_data *data,
@@ -239,7 +237,9 @@ kf_status kf_fit_begin(kf_fit_job *j, kf_ctx *ctx, const kf_data *data,
   j->has_rows = data != NULL && o->between == NULL;
   KF_TRY(check_options(j, &ctx->err));
   j->report = kf_alloc_zero(1, sizeof *j->report);
-  return j->report != NULL ? take_statistics(j) : kf_fail_memory(&ctx->err);
+  if (j->report == NULL) return kf_fail_memory(&ctx->err);
+  KF_TRY(take_statistics(j));
+  return count_near_duplicates(j);
 }
 
 static void fill_report(const kf_fit_job *j, const kf_model *model) {
@@ -253,7 +253,7 @@ static void fill_report(const kf_fit_job *j, const kf_model *model) {
   r->mean_eigenvalue = model->mean_eigenvalue;
   r->alpha = model->alpha;
   r->dim = model->map.dim_out;
-  r->by_all_rows = j->fitter->total;
+  r->by_all_rows = j->fitter->by_all_rows;
   const kf_lambda_choice *l = r->by_lambda;
   const kf_fuse_choice *f = r->by_fusion;
   if (l != NULL) {
@@ -288,7 +288,7 @@ static kf_status choose_threshold(const kf_fit_job *j, kf_model *model) {
 static kf_status adjust_temperature(const kf_fit_job *j, kf_model *model) {
   const kf_fit_options *o = &j->options;
   bool fewer = model->map.dim_out < model->map.dim_in;
-  if (!fewer || !(model->temperature > 0) || j->fitter->total) return KF_OK;
+  if (!fewer || !(model->temperature > 0) || j->fitter->by_all_rows) return KF_OK;
   kf_dim_temperature by = {.lambda = model->map.lambda,
                            .dim = model->map.dim_out,
                            .of_all = model->temperature,

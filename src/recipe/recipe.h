@@ -22,11 +22,11 @@ typedef struct kf_fit_job {
   kf_fit_report *report;
 } kf_fit_job;
 
-/* Checks the options, takes the statistics and decomposes S_w. The job must be ended after a
- * failure, too. Errors of all functions go to the context. */
+/* Checks the options, takes or makes the statistics and the fitter, and counts near-duplicates. The
+ * job must be ended after a failure, too. Errors of all functions go to the context. */
 kf_status kf_fit_begin(kf_fit_job *j, kf_ctx *ctx, const kf_data *data,
                        const kf_fit_options *options);
-/* Sets lambda, alpha and dim, as given or chosen. */
+/* Sets lambda, alpha, temperature and dim, as given or chosen. */
 kf_status kf_fit_choose(kf_fit_job *j);
 /* Accuracy over lambda, over alpha (and lambda, if j->lambda is KF_LAMBDA_AUTO) and over
  * dimensions, into the report. */

@@ -66,7 +66,7 @@ static kf_status fit_model(kf_report_job *j) {
 /* Adds the curves that the page shows even if nothing was chosen by them. */
 static kf_status add_curves(kf_report_job *j) {
   const kf_fit_report *r = j->fit.report;
-  if (j->fit.fitter->total) return KF_OK; /* there is nothing to leave out */
+  if (j->fit.fitter->by_all_rows) return KF_OK; /* there is nothing to leave out */
   if (r->by_lambda == NULL) KF_TRY(kf_fit_try_lambdas(&j->fit));
   if (j->fused && r->by_fusion == NULL) KF_TRY(kf_fit_try_alphas(&j->fit));
   return r->by_dim == NULL ? kf_fit_try_dims(&j->fit) : KF_OK;

@@ -176,7 +176,6 @@ kf_status kf_classify(kf_ctx *ctx, const kf_model *model, const float *rows, uin
                       const kf_classify_options *options, int32_t *classes, double *scores) {
   KF_ENTER(ctx, model != NULL && (n == 0 || (rows != NULL && classes != NULL)));
   KF_OPTIONS(kf_classify_options, o, options);
-  if (n == 0) return KF_OK;
   return classify_once(ctx, model, rows, n, &o, (job){.classes = classes, .scores = scores});
 }
 

@@ -691,7 +691,7 @@ static void copy_answers(const kf_request *r, const rest *from) {
 
 static kf_status leave_to_host(job *j, const kf_request *some) {
   j->r->index->devices->left_over += some->n;
-  return j->ctx != NULL ? kf_nearest_cpu(j->ctx, some) : kf_nearest_alone(some, j->err);
+  return j->ctx != NULL ? kf_nearest_on_threads(j->ctx, some) : kf_nearest_on_thread(some, j->err);
 }
 
 /* Answers the queries of the batch in state `left`. */
@@ -904,7 +904,7 @@ static kf_status take_fault(kf_ctx *ctx) {
   return kf_devices_failed(ctx, &failure);
 }
 
-kf_status kf_nearest_device(kf_ctx *ctx, const kf_request *request, bool *done) {
+kf_status kf_nearest_on_devices(kf_ctx *ctx, const kf_request *request, bool *done) {
   struct kf_index_devices *own = request->index->devices;
   uint64_t found = 0; /* counts only if the devices answer */
   kf_request with_count = *request, *r = &with_count;
@@ -980,5 +980,5 @@ kf_status kf_nearest_in_pass(kf_nearest_use *use, const kf_request *request, kf_
   r.index = use->index;
   r.kernels = use->kernels;
   if (!done && use->devices != NULL) KF_TRY(use_devices(use, &r, &done, err));
-  return done ? KF_OK : kf_nearest_alone(&r, err);
+  return done ? KF_OK : kf_nearest_on_thread(&r, err);
 }

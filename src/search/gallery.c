@@ -27,7 +27,7 @@ static kf_status join_lengths(kf_ctx *ctx, kf_status status, kf_gallery *g) {
   const kf_ranks *r = &ctx->ranks;
   double *each = kf_alloc_zero(r->size, sizeof *each);
   if (status == KF_OK && each == NULL) status = kf_fail_memory(&ctx->err);
-  if (status == KF_OK) each[r->rank] = kf_index_max_length(g->index);
+  if (status == KF_OK) each[r->rank] = kf_index_own_max_length(g->index);
   status = kf_join_each(ctx, status, each, sizeof *each);
   for (uint32_t i = 0; status == KF_OK && i < r->size; i++)
     kf_index_raise_max_length(g->index, each[i]);
@@ -235,21 +235,21 @@ kf_status kf_to_space(const kf_space *space, const kf_kernels *kernels, const fl
   return shift_to_space(space, kernels, rows, norm2, NULL, n, out, err);
 }
 
-typedef struct ready_job {
+typedef struct mapping_job {
   const kf_gallery *gallery;
   const kf_kernels *kernels;
   const float *queries; /* [n][dim_in] */
   double *shift;        /* [dim_in] for text; NULL: not text */
   kf_space space;       /* of the queries; text has a map of its own */
   uint64_t first, n;    /* `first`: number of the first one, for messages */
-  float *ready;         /* [n][dim] */
+  float *mapped;        /* [n][dim] */
   kf_mapping mapping;   /* if there is a map and no shift */
-  uint64_t each;        /* queries of a task, at most MAX_READY */
-} ready_job;
+  uint64_t each;        /* queries of a task, at most MAX_BATCH */
+} mapping_job;
 
-#define MAX_READY 2048u
+#define MAX_BATCH 2048u
 
-static kf_status check_query(const ready_job *j, uint64_t i, double *norm2, kf_err *err) {
+static kf_status check_query(const mapping_job *j, uint64_t i, double *norm2, kf_err *err) {
   const kf_space *space = &j->gallery->space;
   uint32_t dim = kf_gallery_dim_in(j->gallery);
   bool direction = space->map != NULL ? space->map->normalized : space->metric == KF_METRIC_COSINE;
@@ -261,19 +261,19 @@ static kf_status check_query(const ready_job *j, uint64_t i, double *norm2, kf_e
   return KF_OK;
 }
 
-static kf_status ready_chunk(void *argument, size_t i, size_t worker, kf_err *err) {
+static kf_status map_batch(void *argument, size_t i, size_t worker, kf_err *err) {
   (void)worker;
-  const ready_job *j = argument;
+  const mapping_job *j = argument;
   uint64_t first = (uint64_t)i * j->each, left = j->n - first, n = left < j->each ? left : j->each;
-  double norm2[MAX_READY];
+  double norm2[MAX_BATCH];
   for (uint64_t r = 0; r < n; r++) KF_TRY(check_query(j, first + r, &norm2[r], err));
   const kf_space *space = &j->space;
   const float *queries = j->queries + first * kf_gallery_dim_in(j->gallery);
-  float *ready = j->ready + first * space->dim;
-  if (j->mapping.map != NULL) return kf_mapping_rows(&j->mapping, queries, norm2, n, ready, err);
-  KF_TRY(shift_to_space(space, j->kernels, queries, norm2, j->shift, n, ready, err));
+  float *mapped = j->mapped + first * space->dim;
+  if (j->mapping.map != NULL) return kf_mapping_rows(&j->mapping, queries, norm2, n, mapped, err);
+  KF_TRY(shift_to_space(space, j->kernels, queries, norm2, j->shift, n, mapped, err));
   for (uint64_t r = 0; j->shift != NULL && r < n; r++)
-    if (j->kernels->norm2(ready + r * space->dim, space->dim) == 0)
+    if (j->kernels->norm2(mapped + r * space->dim, space->dim) == 0)
       return kf_fail(err, KF_ERR_DATA, "query %llu is the text mean and has no direction",
                      (unsigned long long)(j->first + first + r));
   return KF_OK;
@@ -302,7 +302,7 @@ kf_status kf_gallery_prepare_text(kf_ctx *ctx, const kf_gallery *gallery) {
 }
 
 /* Sets the map and the shift that bring text to where pictures are. */
-static kf_status find_shift(ready_job *j, const double *text_mean, kf_arena *arena, kf_err *err) {
+static kf_status find_shift(mapping_job *j, const double *text_mean, kf_arena *arena, kf_err *err) {
   const kf_space *space = &j->gallery->space;
   const kf_map *map = space->map;
   if (text_mean == NULL) return KF_OK;
@@ -328,19 +328,19 @@ static kf_status find_shift(ready_job *j, const double *text_mean, kf_arena *are
 }
 
 /* Brings all queries to the space of the rows. */
-static kf_status ready_all(kf_ctx *ctx, ready_job *j) {
+static kf_status map_all(kf_ctx *ctx, mapping_job *j) {
   const kf_space *space = &j->space;
   bool unit = space->metric == KF_METRIC_COSINE;
   KF_TRY(kf_mapping_begin(ctx, j->shift == NULL ? space->map : NULL, unit,
                           &j->gallery->index->devices->map, j->n, &j->mapping));
   j->each = kf_mapping_batch(&j->mapping, KF_MAP_ROWS);
-  if (j->each > MAX_READY) j->each = MAX_READY;
+  if (j->each > MAX_BATCH) j->each = MAX_BATCH;
   size_t tasks = (size_t)((j->n + j->each - 1) / j->each);
-  return kf_mapping_end(ctx, &j->mapping, kf_parallel(ctx, tasks, ready_chunk, j));
+  return kf_mapping_end(ctx, &j->mapping, kf_parallel(ctx, tasks, map_batch, j));
 }
 
 /* Queries that are far from the training rows, whose mean cosine with their mean m is |m|. */
-static uint64_t count_far(const ready_job *j) {
+static uint64_t count_far(const mapping_job *j) {
   const kf_map *map = j->gallery->space.map;
   if (map == NULL || !map->normalized) return 0;
   uint64_t n = 0;
@@ -369,29 +369,29 @@ static kf_status search_rows(kf_ctx *ctx, const kf_gallery *g, bool reads, kf_re
   return KF_OK;
 }
 
-kf_status kf_gallery_ready(kf_ctx *ctx, const kf_gallery *g, const float *queries, uint64_t first,
-                           uint64_t n, const kf_search_options *o, float **out,
-                           kf_search_report *report) {
+kf_status kf_gallery_map_queries(kf_ctx *ctx, const kf_gallery *g, const float *queries,
+                                 uint64_t first, uint64_t n, const kf_search_options *o,
+                                 float **out, kf_search_report *report) {
   kf_err *err = &ctx->err;
   if (g->in_place) KF_TRY(kf_gallery_unchanged(g, err));
-  ready_job j = {.gallery = g,
-                 .kernels = ctx->kernels,
-                 .queries = queries,
-                 .space = g->space,
-                 .first = first,
-                 .n = n};
+  mapping_job j = {.gallery = g,
+                   .kernels = ctx->kernels,
+                   .queries = queries,
+                   .space = g->space,
+                   .first = first,
+                   .n = n};
   kf_arena arena = {0};
   uint64_t values;
-  j.ready = kf_mul_u64(n, g->space.dim, &values) ? kf_alloc(values, sizeof *j.ready) : NULL;
+  j.mapped = kf_mul_u64(n, g->space.dim, &values) ? kf_alloc(values, sizeof *j.mapped) : NULL;
   kf_status status =
-      j.ready == NULL ? kf_fail_memory(err) : find_shift(&j, o->text_mean, &arena, err);
-  if (status == KF_OK) status = ready_all(ctx, &j);
+      j.mapped == NULL ? kf_fail_memory(err) : find_shift(&j, o->text_mean, &arena, err);
+  if (status == KF_OK) status = map_all(ctx, &j);
   if (status == KF_OK && report != NULL) report->far += count_far(&j);
   kf_arena_free(&arena);
   if (status == KF_OK)
-    *out = j.ready;
+    *out = j.mapped;
   else
-    kf_free(j.ready);
+    kf_free(j.mapped);
   return status;
 }
 
@@ -400,9 +400,9 @@ kf_status kf_gallery_nearest(kf_ctx *ctx, const kf_gallery *g, const float *quer
                              double *scores, kf_search_report *report) {
   KF_TRY(kf_filter_check(o->only, g, &ctx->err));
   KF_TRY(kf_check_neighbours(k, kf_filter_most(o->only, g->rows, o->leave_out, n), &ctx->err));
-  float *ready;
-  KF_TRY(kf_gallery_ready(ctx, g, queries, first, n, o, &ready, report));
-  kf_request r = {.queries = ready,
+  float *mapped;
+  KF_TRY(kf_gallery_map_queries(ctx, g, queries, first, n, o, &mapped, report));
+  kf_request r = {.queries = mapped,
                   .n = n,
                   .k = k,
                   .leave_out = o->leave_out,
@@ -410,7 +410,7 @@ kf_status kf_gallery_nearest(kf_ctx *ctx, const kf_gallery *g, const float *quer
                   .rows = rows,
                   .scores = scores};
   kf_status status = search_rows(ctx, g, g->in_place, r, report);
-  kf_free(ready);
+  kf_free(mapped);
   return status;
 }
 

@@ -136,9 +136,9 @@ kf_status kf_gallery_nearest(kf_ctx *ctx, const kf_gallery *gallery, const float
                              const kf_search_options *options, int64_t *rows, double *scores,
                              kf_search_report *report);
 /* Brings queries to the space of the rows, [n][dim]; the caller frees them. */
-kf_status kf_gallery_ready(kf_ctx *ctx, const kf_gallery *gallery, const float *queries,
-                           uint64_t first, uint64_t n, const kf_search_options *options,
-                           float **out, kf_search_report *report);
+kf_status kf_gallery_map_queries(kf_ctx *ctx, const kf_gallery *gallery, const float *queries,
+                                 uint64_t first, uint64_t n, const kf_search_options *options,
+                                 float **out, kf_search_report *report);
 /* The first `most` of rows [first, first + n), as queries that leave themselves out. */
 kf_status kf_gallery_own_rows(kf_ctx *ctx, const kf_gallery *gallery, uint64_t first, uint64_t n,
                               uint64_t most, kf_arena *arena, float **rows, int64_t **leave_out);

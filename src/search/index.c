@@ -531,7 +531,9 @@ void kf_index_free(kf_index *index) {
   kf_free(index);
 }
 
-double kf_index_max_length(const kf_index *index) { return index->longest + index->centre_length; }
+double kf_index_own_max_length(const kf_index *index) {
+  return index->longest + index->centre_length;
+}
 
 void kf_index_raise_max_length(kf_index *index, double length) {
   index->farthest = fmax(index->farthest, length);

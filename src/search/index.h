@@ -89,7 +89,7 @@ typedef struct kf_query {
 
 /* The `share` of a query with this canonical squared length. */
 double kf_query_share(const kf_index *index, double norm2);
-/* Everything but the last three. workspace: [2 * dim]. */
+/* Sets the members up to `share`. workspace: [2 * dim]. */
 kf_query kf_query_start(const kf_index *index, const kf_kernels *kernels, const float *x,
                         double *workspace);
 /* The factor by which numbers up to `largest` become bytes; 0 if they are too small. */
@@ -222,7 +222,7 @@ typedef struct kf_query_strips {
   const kf_scan_kernel *scan;
   const float *x;     /* [n][dim] the queries */
   uint32_t n;         /* queries */
-  uint32_t n_strips;  /* of scan->group queries; the last one may be smaller */
+  uint32_t n_strips;  /* of scan->strip queries; the last one may be smaller */
   uint32_t *order;    /* [n] place i holds query order[i] */
   kf_query *query;    /* [n] by place, like the arrays below */
   int32_t *floor;     /* [n] set by the caller before a scan */
@@ -250,7 +250,7 @@ static inline const float *kf_strips_row(const kf_query_strips *strips, uint32_t
   return strips->x + (uint64_t)strips->order[place] * strips->index->dim;
 }
 static inline uint32_t kf_strip_first(const kf_query_strips *strips, uint32_t strip) {
-  return strip * (uint32_t)strips->scan->group; /* its first place */
+  return strip * (uint32_t)strips->scan->strip; /* its first place */
 }
 /* A scan of one strip over rows [row, row + rows) of a block, with kf_value_of_one for them. */
 kf_scan kf_query_strips_scan(const kf_query_strips *strips, uint32_t strip, uint64_t row,

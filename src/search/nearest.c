@@ -70,7 +70,7 @@ static uint32_t batch_for(uint32_t k, uint64_t n) {
 static kf_status searcher_make(searcher *f, const kf_request *r, const search_plan *plan,
                                uint32_t batch, kf_err *err) {
   const kf_index *index = r->index;
-  uint64_t strip = r->kernels->scan->group, k = r->k, capacity = capacity_for(r->k);
+  uint64_t strip = r->kernels->scan->strip, k = r->k, capacity = capacity_for(r->k);
   kf_arena *arena = &f->arena;
   kf_pending *pending;
   double *lower;
@@ -292,14 +292,14 @@ static void guess_all(searcher *f, uint32_t look, bool last) {
   }
 }
 
-/* Deals the rows from `begun` on into KF_PEAKS classes by number. The best rows of the classes are
- * different rows, so the k-th best of them is a valid floor. Without it the first rows would nearly
- * all be hits. */
+/* Splits the rows from `begun` on by their number modulo KF_PEAKS. The best rows of different
+ * remainders are different rows, so the k-th best of them is a valid floor. Without it nearly all of
+ * the first rows would be hits. */
 static void find_first_floor(searcher *f, uint32_t strip, uint64_t begun, uint64_t rows) {
   const kf_index *index = f->index;
   const kf_query_strips *g = &f->strips;
   uint32_t first = kf_strip_first(g, strip), n = 0;
-  for (size_t i = 0; i < g->scan->group * KF_PEAKS; i++) f->lowest[i] = -INFINITY;
+  for (size_t i = 0; i < g->scan->strip * KF_PEAKS; i++) f->lowest[i] = -INFINITY;
   for (uint64_t row = begun, step; row < begun + rows; row += step) {
     step = index->block_rows - row % index->block_rows;
     if (step > begun + rows - row) step = begun + rows - row;
@@ -427,13 +427,13 @@ static kf_status search_batch(searcher *f, uint64_t first, uint32_t batch, kf_er
   KF_TRY(scan_blocks(f, 0, f->index->n_blocks, err));
   for (uint32_t i = 0; i < f->strips.n; i++) {
     bool last = i + 1 == f->strips.n;
-    if (!last) kf_shortlist_ready(&f->lists[i + 1], f->sorted);
+    if (!last) kf_shortlist_sort(&f->lists[i + 1], f->sorted);
     KF_TRY(answer_query(f, i, last ? NULL : &f->lists[i + 1], err));
   }
   return KF_OK;
 }
 
-kf_status kf_nearest_alone(const kf_request *r, kf_err *err) {
+kf_status kf_nearest_on_thread(const kf_request *r, kf_err *err) {
   if (r->n == 0) return KF_OK;
   uint32_t batch = batch_for(r->k, r->n);
   search_plan plan = {.n = r->n};
@@ -504,7 +504,7 @@ static kf_status search_planned(kf_ctx *ctx, const kf_request *r, const search_p
   parallel_job j = {.r = r, .plan = plan, .batch = batch_for(r->k, n), .slices = ctx->threads};
   bool few = n <= (uint64_t)MIN_QUERIES * ctx->threads && n <= j.batch && ctx->threads > 1 &&
              index->n_blocks >= ctx->threads;
-  if (!few) j.batch = even_batch(n, j.batch, ctx->threads, r->kernels->scan->group);
+  if (!few) j.batch = even_batch(n, j.batch, ctx->threads, r->kernels->scan->strip);
   j.searchers = kf_alloc_zero(ctx->threads, sizeof *j.searchers);
   if (j.searchers == NULL) return kf_fail_memory(&ctx->err);
   kf_status status = few ? kf_parallel(ctx, (size_t)j.slices, slice_task, &j)
@@ -571,7 +571,7 @@ static kf_status search_guessing(kf_ctx *ctx, const kf_request *r) {
   return status;
 }
 
-kf_status kf_nearest_cpu(kf_ctx *ctx, const kf_request *r) {
+kf_status kf_nearest_on_threads(kf_ctx *ctx, const kf_request *r) {
   if (guesses_pay(r)) return search_guessing(ctx, r);
   search_plan plan = {.n = r->n};
   return search_planned(ctx, r, &plan);
@@ -597,13 +597,13 @@ static kf_status check_queries(kf_ctx *ctx, const kf_request *r) {
   return kf_parallel(ctx, (size_t)((r->n + CHECK_TASK - 1) / CHECK_TASK), check_task, &own);
 }
 
-kf_status kf_nearest_here(kf_ctx *ctx, const kf_request *r) {
+kf_status kf_nearest_on_rank(kf_ctx *ctx, const kf_request *r) {
   bool done = false;
   if (r->n == 0) return KF_OK;
-  if (r->only == NULL) KF_TRY(kf_nearest_device(ctx, r, &done)); /* devices know no filter */
+  if (r->only == NULL) KF_TRY(kf_nearest_on_devices(ctx, r, &done)); /* devices know no filter */
   if (done) return KF_OK;
   if (r->check) KF_TRY(check_queries(ctx, r));
-  return kf_nearest_cpu(ctx, r);
+  return kf_nearest_on_threads(ctx, r);
 }
 
 /* --- several ranks --------------------------------------------------------------------------- */
@@ -617,7 +617,7 @@ static kf_status share_queries(kf_ctx *ctx, const kf_request *all) {
   if (r.leave_out != NULL) r.leave_out += own.first;
   r.rows += own.first * r.k;
   if (r.scores != NULL) r.scores += own.first * r.k;
-  kf_status status = kf_nearest_here(ctx, &r);
+  kf_status status = kf_nearest_on_rank(ctx, &r);
   kf_share_ends(&ctx->ranks, all->n, 1);
   status = kf_join(ctx, status, all->rows, r.k * sizeof *all->rows);
   if (all->scores == NULL || status != KF_OK) return status;
@@ -634,8 +634,9 @@ kf_status kf_nearest(kf_ctx *ctx, const kf_request *request) {
     KF_TRY(check_queries(ctx, &r));
     r.check = false;
   }
-  kf_status status =
-      r.index->source.all > 0 ? kf_nearest_in_parts(ctx, &r) : share_queries(ctx, &r);
+  kf_status status = r.index->source.all > 0     ? kf_nearest_in_parts(ctx, &r)
+                     : kf_is_shared(&ctx->ranks) ? share_queries(ctx, &r)
+                                                 : kf_nearest_on_rank(ctx, &r);
   KF_TRY(kf_sum_u64(ctx, status, &found, 1));
   kf_request_count(request, found);
   return KF_OK;

@@ -9,13 +9,13 @@
 void kf_request_answer(const kf_request *r, uint64_t query, const kf_scored *scored);
 
 /* On the calling thread. */
-kf_status kf_nearest_alone(const kf_request *r, kf_err *err);
+kf_status kf_nearest_on_thread(const kf_request *r, kf_err *err);
 /* On all threads of the context. */
-kf_status kf_nearest_cpu(kf_ctx *ctx, const kf_request *r);
+kf_status kf_nearest_on_threads(kf_ctx *ctx, const kf_request *r);
 /* On the devices of the context, if they can and if it pays; *done says so. */
-kf_status kf_nearest_device(kf_ctx *ctx, const kf_request *r, bool *done);
+kf_status kf_nearest_on_devices(kf_ctx *ctx, const kf_request *r, bool *done);
 /* On the devices or the CPU of this process. */
-kf_status kf_nearest_here(kf_ctx *ctx, const kf_request *r);
+kf_status kf_nearest_on_rank(kf_ctx *ctx, const kf_request *r);
 /* On all ranks, each with its part of the rows. */
 kf_status kf_nearest_in_parts(kf_ctx *ctx, const kf_request *r);
 

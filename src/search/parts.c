@@ -29,7 +29,7 @@ typedef struct parts {
 
 /* Upper bound of the rounding errors of two scores together. */
 static double doubt(const kf_index *index, double norm2, double a, double b) {
-  double share = (index->dim + 64) * 0x1p-51;
+  double share = kf_rounding_share(index);
   if (index->metric == KF_METRIC_COSINE) return share;
   if (index->metric == KF_METRIC_EUCLIDEAN) return share * (a + b);
   return share * sqrt(norm2) * index->farthest;
@@ -108,7 +108,7 @@ static kf_status search_some(parts *p, uint64_t first, uint64_t some) {
                      .only = p->only,
                      .scored = p->lists + p->begin[own] * some,
                      .candidates = p->r->candidates};
-  if (part.k > 0) status = kf_nearest_here(ctx, &part);
+  if (part.k > 0) status = kf_nearest_on_rank(ctx, &part);
   for (uint32_t i = 0; i < r->size; i++) r->ends[i] = (p->begin[i] + p->width[i]) * some;
   KF_TRY(kf_join(ctx, status, p->lists, sizeof *p->lists));
   kf_range share = kf_share_of(r, some, 1);

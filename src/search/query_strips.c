@@ -7,7 +7,7 @@
 void kf_query_strips_make(kf_query_strips *g, const kf_index *index, const kf_kernels *kernels,
                           uint32_t most, kf_arena *arena) {
   const kf_scan_kernel *scan = kernels->scan;
-  uint64_t strip = scan->group, strips = (most + strip - 1) / strip;
+  uint64_t strip = scan->strip, strips = (most + strip - 1) / strip;
   *g = (kf_query_strips){.index = index, .kernels = kernels, .scan = scan};
   g->packed_size = scan->size(index->padded);
   KF_TAKE(arena, g->order, most);
@@ -36,7 +36,7 @@ static void sort_queries(kf_query_strips *g) {
 }
 
 static uint32_t strip_size(const kf_query_strips *g, uint32_t strip) {
-  uint32_t full = (uint32_t)g->scan->group, left = g->n - strip * full;
+  uint32_t full = (uint32_t)g->scan->strip, left = g->n - strip * full;
   return left < full ? left : full;
 }
 
@@ -88,7 +88,7 @@ static void see_queries(kf_query_strips *g, uint32_t first, uint32_t n) {
 void kf_query_strips_take(kf_query_strips *g, const float *x, uint32_t n, bool by_size) {
   g->x = x;
   g->n = n;
-  g->n_strips = (n + (uint32_t)g->scan->group - 1) / (uint32_t)g->scan->group;
+  g->n_strips = (n + (uint32_t)g->scan->strip - 1) / (uint32_t)g->scan->strip;
   for (uint32_t i = 0; i < n; i++) {
     g->order[i] = i;
     g->given[i] = kf_query_start(g->index, g->kernels, kf_strips_row(g, i), g->wide);

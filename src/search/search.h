@@ -35,7 +35,7 @@ kf_status kf_index_build(kf_ctx *ctx, const kf_source *source, kf_metric metric,
 
 /* An upper bound of the length of any row of the index; and raising it to that of rows of other
  * ranks. */
-double kf_index_max_length(const kf_index *index);
+double kf_index_own_max_length(const kf_index *index);
 void kf_index_raise_max_length(kf_index *index, double length);
 
 /* Which rows of an index take part. */

@@ -19,7 +19,7 @@ static void forget_bounds(kf_shortlist *list, uint32_t k) {
 void kf_shortlist_start(kf_shortlist *list, uint32_t k) {
   list->least = list->guess = -INFINITY;
   list->n_pending = list->n_scored = 0;
-  list->refined = list->ready = list->last = false;
+  list->refined = list->in_order = list->last = false;
   forget_bounds(list, k);
 }
 
@@ -74,7 +74,7 @@ double kf_shortlist_expect(kf_shortlist *list, uint32_t k, const double *lower, 
 
 void kf_shortlist_offer(kf_shortlist *list, uint32_t k, double upper, double lower, uint64_t row) {
   if (kf_shortlist_is_out(list, upper)) return;
-  list->ready = false;
+  list->in_order = false;
   list->pending[list->n_pending++] = (kf_pending){.upper = upper, .row = row};
   note_lower(list, k, lower);
 }
@@ -309,19 +309,19 @@ static kf_status score_best(kf_shortlist *list, uint32_t k, uint32_t most, doubl
   return KF_OK;
 }
 
-void kf_shortlist_ready(kf_shortlist *list, kf_pending *sorted) {
+void kf_shortlist_sort(kf_shortlist *list, kf_pending *sorted) {
   drop(list);
   put_in_order(list, sorted);
   list->prefetched = 0;
-  list->ready = true;
+  list->in_order = true;
 }
 
 kf_status kf_shortlist_settle(kf_shortlist *list, uint32_t k, kf_shortlist *next, kf_scorer *scorer,
                               kf_err *err) {
-  if (!list->ready) kf_shortlist_ready(list, scorer->sorted);
+  if (!list->in_order) kf_shortlist_sort(list, scorer->sorted);
   KF_TRY(score_best(list, k, UINT32_MAX, 0, next, scorer, err));
   list->n_pending = 0;
-  list->ready = false;
+  list->in_order = false;
   return KF_OK;
 }
 
@@ -340,11 +340,11 @@ kf_status kf_shortlist_make_room(kf_shortlist *list, uint32_t k, uint32_t capaci
                                  kf_scorer *scorer, kf_err *err) {
   drop(list);
   if (list->n_pending <= capacity / 2) return KF_OK;
-  kf_shortlist_ready(list, scorer->sorted);
+  kf_shortlist_sort(list, scorer->sorted);
   KF_TRY(score_best(list, k, k, margin, NULL, scorer, err));
   take_scores_as_bounds(list, k, scorer);
   drop(list);
-  list->ready = false;
+  list->in_order = false;
   if (list->n_pending <= capacity / 4 * 3) return KF_OK;
   return kf_shortlist_settle(list, k, NULL, scorer, err);
 }
@@ -353,7 +353,7 @@ kf_status kf_shortlist_merge(kf_shortlist *list, const kf_shortlist *other, uint
                              uint32_t capacity, double margin, kf_scorer *scorer, kf_err *err) {
   if (other->least > list->least) list->least = other->least;
   if (other->guess > list->guess) list->guess = other->guess; /* its rows below it are lost */
-  list->ready = false;
+  list->in_order = false;
   for (uint32_t i = 0; i < other->n_scored; i++)
     KF_TRY(note_score(list, k, scorer, newcomer_of(scorer, other->scored[i]), err));
   for (uint32_t i = 0; i < k; i++) note_lower(list, k, other->lower[i]);

@@ -25,13 +25,13 @@ typedef struct kf_shortlist {
    * the list is not the answer. */
   double guess;
   uint32_t n_pending, n_scored;
-  uint32_t prefetched; /* pending rows prefetched since kf_shortlist_ready */
+  uint32_t prefetched; /* pending rows prefetched since kf_shortlist_sort */
   kf_pending *pending; /* [capacity] */
   double *lower;       /* [k] the best lower bounds so far, the smallest first */
   kf_scored *scored;   /* [k] in order: by score, then by row */
   kf_fine *fine;       /* [k] their scores to more digits; high is NaN where not known */
   bool refined;        /* `fine` is in use */
-  bool ready;          /* pending rows are in order (kf_shortlist_ready) */
+  bool in_order;       /* pending rows are sorted (kf_shortlist_sort) */
   bool last;           /* the guess is final: kf_shortlist_mean will not be called */
 } kf_shortlist;
 
@@ -87,7 +87,7 @@ kf_status kf_shortlist_note(kf_shortlist *list, uint32_t k, const kf_scorer *sco
 kf_status kf_shortlist_make_room(kf_shortlist *list, uint32_t k, uint32_t capacity, double margin,
                                  kf_scorer *scorer, kf_err *err);
 /* Sorts pending rows into the order in which kf_shortlist_settle scores them. */
-void kf_shortlist_ready(kf_shortlist *list, kf_pending *sorted);
+void kf_shortlist_sort(kf_shortlist *list, kf_pending *sorted);
 /* Scores pending rows, best first, until no other can be among the k nearest. next: the list that
  * will be settled next, or NULL: its rows are prefetched meanwhile. */
 kf_status kf_shortlist_settle(kf_shortlist *list, uint32_t k, kf_shortlist *next, kf_scorer *scorer,

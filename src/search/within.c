@@ -371,7 +371,7 @@ kf_status kf_gallery_within(kf_ctx *ctx, const kf_gallery *gallery, const float 
   KF_TRY(check_limit(gallery, limit, o.only, err));
   if (n > KF_WITHIN_QUERIES) n = KF_WITHIN_QUERIES;
   float *ready;
-  KF_TRY(kf_gallery_ready(ctx, gallery, queries, 0, n, &o, &ready, report));
+  KF_TRY(kf_gallery_map_queries(ctx, gallery, queries, 0, n, &o, &ready, report));
   int64_t *leave_out = (int64_t *)(uintptr_t)o.leave_out; /* it is only read */
   kf_status status = within(ctx, gallery, ready, n, limit, o.only, leave_out, out, report);
   kf_free(ready);
