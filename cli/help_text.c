@@ -49,5 +49,5 @@ const cli_topic program_topics[] = {
      " KOOFU_PROGRESS seconds between lines of progress where standard error is not a\n"
      "                terminal (default: no such lines; 30 with several ranks)\n"
      " TMPDIR         where copies of streams are kept (default: /var/tmp)\n"
-     "A set-user-ID program reads none of them."},
+     "A set-user-ID program ignores them."},
     {NULL, NULL}};
