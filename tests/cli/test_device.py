@@ -87,7 +87,7 @@ def what_is_missing(box):
     check("lost.npy" not in os.listdir(box.folder), "nothing is written")
     for limits in ("no_driver=1", "no_open=1", ""):
         said = box.works(*words, "--device", "auto", env=twin(box, limits)).err
-        if limits == "no_open=1":  # which would be said
+        if limits == "no_open=1":  # which would be logged
             check("cannot be used" not in said, "so little work opens no device")
 
 
@@ -106,7 +106,7 @@ def version_says_what_was_found(box):
 
 @test
 def the_caller_does_not_choose_the_plug_in_of_others(box):
-    """Code of the caller in a program with the rights of another user: by the environment, or by the program's name."""
+    """The caller's code in a program with the rights of another user: through the environment, or the program's name."""
     env, program = twin(box), box.program
     if os.path.exists(os.path.join(os.path.dirname(program), "libkoofu-cuda.so")):
         raise Skipped("there is a plug-in beside the program")
