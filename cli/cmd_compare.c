@@ -51,7 +51,7 @@ static void print_text(const compare_job *job) {
          100 * r->low, 100 * r->high);
   printf("McNemar's exact test: p = %.3g\n", r->p);
   if (r->n < r->rows)
-    printf("\nleft out, of %s: %s that only one of them judged, or neither\n",
+    printf("\nleft out, of %s: %s that were not judged by both\n",
            show_counted(r->rows, "row", "rows").text, show_count(r->rows - r->n).text);
 }
 

@@ -16,8 +16,9 @@ const char program_details[] =
     "terminal. An output file appears complete or not at all; an interrupted command leaves "
     "nothing behind, except for the shards with which 'koofu embed' resumes. '--' ends the "
     "options.\n\n"
-    "'-' in the place of a file that is read is standard input, and a pipe or FIFO may be named, "
-    "such as one that a shell makes of <(...). A stream is first copied to a temporary file in "
+    "'-' in place of an input file is standard input; a pipe or FIFO may also be named, such as "
+    "the "
+    "one that a shell makes for <(...). A stream is first copied to a temporary file in "
     "$TMPDIR (or /var/tmp). Its format, .npy, .npz, .safetensors or text, is recognised by its "
     "magic bytes. Folders and pictures cannot be streams. A file named - is ./-.";
 

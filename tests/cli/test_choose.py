@@ -100,16 +100,16 @@ def groups_are_left_out_together(box):
     n = len(rows)
     fit = ["fit", "copies.safetensors", "-o", "m.safetensors"]
     alone = box.works(*fit).err
-    check("nearly the same row in their class" in alone, alone)
+    check("a nearly equal row in their class" in alone, alone)
     hopeful, small = (json.loads(box.works(*fit, "--json", "-q").out)[name] for name in ("top1", "lambda"))
     box.write("groups.txt", "".join(f"video {i}\n" for i in origins))
     said = box.works(*fit, "--groups", "groups.txt").err
-    check("nearly the same row" not in said, f"advice that is followed already: {said}")
+    check("a nearly equal row" not in said, f"advice that is followed already: {said}")
     check("by leave-one-group-out likelihood: right for" in said and f"of {n} rows left out in turn" in said, said)
-    check("nearly the same row" not in said, "twins of one group do no harm: " + said)
+    check("a nearly equal row" not in said, "twins of one group do no harm: " + said)
     box.write("halves.txt", "".join(f"{i}\n" for i in range(n)))
     said = box.works("fit", "copies.safetensors", "-o", "h.safetensors", "--groups", "halves.txt").err
-    check("nearly the same row in their class, in another group" in said, said)
+    check("a nearly equal row in their class, in another group" in said, said)
     wanted = box.read("m.safetensors")
     honest, large = (json.loads(box.works(*fit, "--groups", "groups.txt", "--json", "-q").out)[name] for name in ("top1", "lambda"))
     check(honest < hopeful - 0.2 and large > small, f"{hopeful} and {small}, with groups {honest} and {large}")
