@@ -17,8 +17,7 @@ const char program_details[] =
     "nothing behind, except for the shards with which 'koofu embed' resumes. '--' ends the "
     "options.\n\n"
     "'-' in place of an input file is standard input; a pipe or FIFO may also be named, such as "
-    "the "
-    "one that a shell makes for <(...). A stream is first copied to a temporary file in "
+    "the one that a shell makes for <(...). A stream is first copied to a temporary file in "
     "$TMPDIR (or /var/tmp). Its format, .npy, .npz, .safetensors or text, is recognised by its "
     "magic bytes. Folders and pictures cannot be streams. A file named - is ./-.";
 

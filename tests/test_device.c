@@ -32,7 +32,7 @@ TEST(auto_finds_what_there_is) {
   }
   AUTO(kf_ctx) *ctx = device_ctx(1, "cpu");
   assert_int_equal(find(ctx)->n, 0);
-  assert_string_equal(find(ctx)->missing, "the CPU was asked for");
+  assert_string_equal(find(ctx)->missing, "the CPU was requested");
 }
 
 TEST(names) {

@@ -272,7 +272,7 @@ static kf_status find(kf_ctx *ctx, kf_devices *d) {
   d->asked = w.asked;
   d->list.devices = d->info;
   if (w.cpu) {
-    snprintf(d->missing, sizeof d->missing, "the CPU was asked for");
+    snprintf(d->missing, sizeof d->missing, "the CPU was requested");
     d->list.missing = d->missing;
     return KF_OK;
   }

@@ -101,7 +101,7 @@ def version_says_what_was_found(box):
     found = box.works("version", "-v", "--device", "cuda:1,cuda:0", env=env).out
     check("cuda:1   plain twin 1" in found and "cuda:0" in found, found)
     check("there is no driver" in box.works("version", "-v", env=twin(box, "no_driver=1")).out, "no driver")
-    check("the CPU was asked for" in box.works("version", "-v", env={**env, "KOOFU_DEVICE": "cpu"}).out, "the CPU")
+    check("the CPU was requested" in box.works("version", "-v", env={**env, "KOOFU_DEVICE": "cpu"}).out, "the CPU")
 
 
 @test
