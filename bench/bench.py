@@ -2,8 +2,8 @@
 
 usage: bench.py BUILD [options]        (make bench ARGS='options')
 
-Rounds are interleaved, so that noise meets all sides alike; figures are medians with the range of all rounds. The
-table goes to standard output, what happens to standard error. The exit status is 1 where a floor (floors.py) is
+Rounds are interleaved, so that noise affects all sides alike; figures are medians with the range of all rounds. The
+table goes to standard output, progress to standard error. The exit status is 1 where a floor (floors.py) is
 missed or an answer is wrong; rows whose peer is not installed are skipped, and say so.
 """
 

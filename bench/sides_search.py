@@ -3,7 +3,7 @@ be set before it is loaded.
 
 usage: sides_search.py '{"kind": "koofu" | "faiss", "folder": …, "k": …, "threads": …, "metric": …, "sizes": […], "tuned": …, …}'
 
-The folder holds base.npy and queries.npy. A line `N CALLS` asks for the median of so many calls with N queries
+The folder holds base.npy and queries.npy. A line `N CALLS` asks for the median of this many calls with N queries
 each; `announced` of them are announced to koofu. FAISS is tuned for the sizes, unless it is to be as it comes, and
 the first word of what it says is the seconds of the best settings. koofu leaves its last neighbours, and how many
 rows it scored in double precision for them, in found-ISA.npz.

@@ -104,7 +104,7 @@ static int note_ancestors(const classes_job *job) {
   TRY(own_class_set(cli, status, &leaves));
   uint32_t inner = kf_class_set_size(job->set) - kf_class_set_size(leaves);
   if (inner)
-    say(cli, "%s has %s of others in it, which '%s' includes", cli->args.hierarchy.set,
+    say(cli, "%s contains %s of its own classes, which '%s' includes", cli->args.hierarchy.set,
         show_counted(inner, "ancestor", "ancestors").text, EXCLUSIVE);
   return EXIT_OK;
 }

@@ -51,7 +51,7 @@ static void print_text(const compare_job *job) {
          100 * r->low, 100 * r->high);
   printf("McNemar's exact test: p = %.3g\n", r->p);
   if (r->n < r->rows)
-    printf("\nleft out, of %s: %s that only one of them judged, or neither\n",
+    printf("\nleft out, of %s: %s that were not judged by both\n",
            show_counted(r->rows, "row", "rows").text, show_count(r->rows - r->n).text);
 }
 
@@ -146,7 +146,7 @@ const cli_command compare_command = {
         "interval, and the p-value of McNemar's exact test: how likely so uneven a division of the "
         "rows that only one gets right would be if both were equally good. Rows that either of "
         "them leaves out do not count.\n\n"
-        "Of answers, the best class of each row counts; rows without a line are left out. Answers "
+        "For answers, the best class of each row counts; rows without a line are left out. Answers "
         "are judged by the labels of DATA or by --truth, and with --truth they need no DATA.\n\n"
         "A model with text (see 'koofu fit --text') is judged by text and prototypes together, and "
         "called fused.\n\n"

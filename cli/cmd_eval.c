@@ -252,7 +252,7 @@ static const cli_group own_options = {
             {NEIGHBOUR_LIST, .automatic = 1,
              .help =
                  "with a gallery: numbers of neighbours, 1 to 1024, separated by commas, or auto, "
-                 "as the gallery says or by leaving out its rows in turn (default: 1,5,15)"},
+                 "from the gallery or by leaving out its rows in turn (default: 1,5,15)"},
             {FLAG("no-calibration", errors.no_calibration),
              .help = "do not judge probabilities, which takes all scores of each row"},
             {SHARES_JSON})};
@@ -287,7 +287,7 @@ const cli_command eval_command = {
         "in --classes are left out and counted.\n\n"
         "With --gallery, the table has another line for each K: how often the vote of the K "
         "nearest rows of the gallery is right, and how often the right class is among the five "
-        "with the most votes. The gallery must be of the original space or made with this very "
+        "with the most votes. The gallery must be in the original space or made with the same "
         "model. A gallery in place of the model gives the lines of neighbours alone.\n\n"
         "With a gallery but without DATA, each row of the gallery is classified by the others "
         "(leave one out). There is no line for prototypes then, since these rows may be in them. "

@@ -42,7 +42,7 @@ static void say_changed(cli_run *cli, const char *path, const kf_gallery_change 
   say_written(cli, path, "%s%s%s in all; %s", added, removed, show_count(c->rows).text,
               show_counted(c->bytes, "byte", "bytes").text);
   if (c->changes >= MANY_CHANGES)
-    say(cli, "it has %s; 'koofu index --compact' makes one file of them",
+    say(cli, "it has %s; 'koofu index --compact' merges them into one file",
         show_counted(c->changes, "change", "changes").text);
 }
 
@@ -160,7 +160,7 @@ static const cli_group own_options = {
          .help = "with --append: rows take the place of those with the same ids"},
         {INPUT("remove", index.remove, "FILE"),
          .help = "remove the rows with these ids, one per line, from GALLERY"},
-        {FLAG("compact", index.compact), .help = "make one file of GALLERY and its changes"})};
+        {FLAG("compact", index.compact), .help = "merge GALLERY and its changes into one file"})};
 
 const cli_command index_command = {
     .name = "index",

@@ -164,7 +164,7 @@ const cli_command quickstart_command = {
         "number in front of the name ('n01440764_tench', '017.Cardinal') is dropped, and their "
         "weight is chosen as well. All dimensions are kept; the report shows what fewer would "
         "cost.\n\n"
-        "The printed figures are of pictures left out of the model that judges them.\n\n"
+        "The printed figures are for pictures that the model judging them has not seen.\n\n"
         "Writes embeddings.safetensors, text.safetensors, model.safetensors and report.html, which "
         "'koofu fit', 'koofu eval', 'koofu index' and other commands can use, and about.txt, which "
         "marks the folder as made by quickstart: files of these names in any other folder are not "

@@ -138,7 +138,7 @@ static void say_dim(cli_run *cli, const kf_dim_choice *c) {
 void say_near(cli_run *cli, uint64_t near, uint64_t n) {
   int grouped = cli->args.fit.groups != NULL;
   say(cli,
-      "warning: %s of %s looked up have nearly the same row in their class%s, such as a copy or "
+      "warning: %s of %s checked have a nearly equal row in their class%s, such as a copy or "
       "another frame of a video; figures of %s are then optimistic, and lambda too small: %s",
       show_count(near).text, show_counted(n, "row", "rows").text,
       grouped ? ", in another group" : "", grouped ? "groups left out" : "rows left out one by one",

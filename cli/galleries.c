@@ -104,7 +104,7 @@ int choose_k_auto(cli_run *cli, const kf_gallery *gallery, uint32_t *k) {
   kf_k_choice *choice;
   *k = kf_gallery_k(gallery);
   if (*k) {
-    say(cli, "k = %u, as the gallery says", *k);
+    say(cli, "k = %u, from the gallery", *k);
     return EXIT_OK;
   }
   TRY(own_k_choice(cli, kf_k_choice_new(cli->ctx, gallery, &options, &choice), &choice));

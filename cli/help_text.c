@@ -16,8 +16,8 @@ const char program_details[] =
     "terminal. An output file appears complete or not at all; an interrupted command leaves "
     "nothing behind, except for the shards with which 'koofu embed' resumes. '--' ends the "
     "options.\n\n"
-    "'-' in the place of a file that is read is standard input, and a pipe or FIFO may be named, "
-    "such as one that a shell makes of <(...). A stream is first copied to a temporary file in "
+    "'-' in place of an input file is standard input; a pipe or FIFO may also be named, such as "
+    "the one that a shell makes for <(...). A stream is first copied to a temporary file in "
     "$TMPDIR (or /var/tmp). Its format, .npy, .npz, .safetensors or text, is recognised by its "
     "magic bytes. Folders and pictures cannot be streams. A file named - is ./-.";
 
@@ -49,5 +49,5 @@ const cli_topic program_topics[] = {
      " KOOFU_PROGRESS seconds between lines of progress where standard error is not a\n"
      "                terminal (default: no such lines; 30 with several ranks)\n"
      " TMPDIR         where copies of streams are kept (default: /var/tmp)\n"
-     "A set-user-ID program reads none of them."},
+     "A set-user-ID program ignores them."},
     {NULL, NULL}};

@@ -43,7 +43,7 @@ static const struct hint_text {
     {KF_HINT_ANY_ENCODER, "any-encoder", "--any-encoder allows it"},
     {KF_HINT_CENTRE, "centre", "--centre mean centres them"},
     {KF_HINT_OTHER_NAME, "output", "write to another file with -o"},
-    {KF_HINT_COMPACT, NULL, "make one file of it with 'koofu index --compact'"},
+    {KF_HINT_COMPACT, NULL, "merge it into one file with 'koofu index --compact'"},
 };
 
 const char *hint_for(const cli_command *command, kf_hint hint) {

@@ -82,7 +82,7 @@ const cli_group stats_options = {
             {NUMBER("exponent", stats.exponent, "E", -200, 200),
              .help = "with --no-normalize: the unit is 2^-E (default: the finest that fits)"},
             {TEXT("checkpoint", stats.checkpoint, "DIR"),
-             .help = "keep statistics in this folder, and go on from those of an earlier run"})};
+             .help = "keep statistics in this folder, and continue from those of an earlier run"})};
 
 const cli_group choose_options = {
     "Choosing",
@@ -143,7 +143,7 @@ const cli_group picture_options = {
         {NUMBER("shard", pictures.shard, "N", 1, 1 << 24),
          .help = "pictures that are finished together (default: 256)"},
         {FLAG("no-resume", pictures.no_resume),
-         .help = "use nothing that an earlier run has finished"})};
+         .help = "ignore what an earlier run has finished"})};
 
 #define TRUTH_CLASSES                                                                              \
   INPUT("truth-classes", judge.truth_classes, "FILE"),                                             \

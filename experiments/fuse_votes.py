@@ -86,7 +86,7 @@ def seen(w, relative):
 
 
 def votes(w, rows, vote, own):
-    """[rows, K]; own: classes that have a row less, or None."""
+    """[rows, K]; own: classes that have one row fewer, or None."""
     kind, k, t = vote
     count = np.repeat(w.count[None].astype(float), len(rows), axis=0)
     if own is not None:

@@ -188,7 +188,7 @@ class Raw:
 
 class Gaussian(Raw):
     """GDA-CLIP: classes are Gaussians with one covariance. With S the scatter within classes of N rows, its inverse is
-    taken as D (S + tr(S) / (N - 1) I)^-1, and all classes are as likely."""
+    taken as D (S + tr(S) / (N - 1) I)^-1, and all classes are equally likely."""
 
     def fit(self, x, y):
         means = class_means(x, y)

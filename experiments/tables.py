@@ -105,7 +105,7 @@ class Work:
         return {str(share(d, dim)): str(d) for d in PAPER_DIMS}
 
     def is_papers(self, cell):
-        """Whether the data that a cell of this name is about have the paper's sizes."""
+        """Whether the data behind a cell of this name have the paper's sizes."""
         rows, dim = self.size()
         val = self.header("val.safetensors")["embeddings"]["shape"][0]
         same = (rows, dim, val) == (PAPER_ROWS, 768, PAPER_VAL)
@@ -185,7 +185,7 @@ def synsets(work):
 
 
 def both(work, first, second):
-    """What lambda is in the spaces that there are."""
+    """Lambda in each space."""
     return f"λ = {{{first}}} (1K)" + (f", {{{second}}} (21K)." if "21K" in work.spaces else ".")
 
 

@@ -4,7 +4,7 @@ and in that of a model, with and without subtracting a mean of texts (docs/text.
 
 usage: text_search.py KOOFU TRAIN_x.npy TRAIN_y.npy GALLERY_x.npy GALLERY_y.npy TEXT.npy [OTHER_TEXT.npy] [FIT OPTION…]
 
-Row k of TEXT belongs to class k. OTHER_TEXT are other texts, whose mean is tried. Needs numpy.
+Row k of TEXT belongs to class k. OTHER_TEXT are other texts, whose mean is tried as well. Needs numpy.
 """
 
 import json

@@ -357,7 +357,7 @@ def any_seeds():
 
 
 def gallery(meta, tensors):
-    """Tensors as (name, dtype, shape, bytes). The fuzz target sets the checksum right."""
+    """Tensors as (name, dtype, shape, bytes). The fuzz target corrects the checksum."""
     common = {"checksum": "0" * 16, "format": "koofu.gallery", "version": "1"}
     header, data = {"__metadata__": {**common, **meta}}, b""
     for name, dtype, shape, content in tensors:
@@ -436,7 +436,7 @@ def gallery_seeds():
 
 def changes_seeds():
     """Changes of the galleries of three rows that the target makes: rows alone (0), with classes (1), with classes and
-    ids (2), of f16 with ids (3). It sets the checksums right, unless the first byte has 4."""
+    ids (2), of f16 with ids (3). It corrects the checksums, unless the first byte has 4."""
     rows = ("embeddings", "F32", [2, 2], floats(0.6, 0.8, 0, 1))
     halves = ("embeddings", "F16", [2, 2], struct.pack("<4e", 1, 2, 0.5, -1))
     labels = ("labels", "I32", [2], struct.pack("<2i", 0, -1))
@@ -764,7 +764,7 @@ def koofu_seeds(koofu):
 
 
 def changed(data, change):
-    """A file with other metadata, or with other bytes at the beginning of a tensor; the targets set the checksum right."""
+    """A file with other metadata, or with other bytes at the beginning of a tensor; the targets correct the checksum."""
     length = struct.unpack_from("<Q", data)[0]
     header, body = json.loads(data[8:8 + length]), bytearray(data[8 + length:])
     for key, value in change.items():

@@ -174,7 +174,7 @@ typedef enum kf_dtype { KF_F32 = 0, KF_F16 = 1, KF_BF16 = 2, KF_F64 = 3 } kf_dty
  *   .fvecs .fbin .f16bin .u8bin .i8bin
  * The first four are recognised by their magic bytes in files without an extension.
  *
- * Headers and labels are checked here; of a gallery the checksum too, which reads all of it. Rows
+ * Headers and labels are checked here; for a gallery the checksum too, which reads all of it. Rows
  * are read later, block by block, so memory does not depend on their number.
  *
  * Order matters when one label file serves several data files. Paths that are in byte order but
@@ -360,8 +360,9 @@ typedef enum kf_priors {
   KF_PRIORS_DEFAULT = 0, /* training for models fitted without normalising by KF_METHOD_SHRUNK,
                           * otherwise equal */
   KF_PRIORS_EQUAL = 1,   /* all the same */
-  /* By number of training rows: right if classes are as frequent in what will be classified. Not
-   * with KF_METHOD_PAPER, nor with text. With cosines a temperature is needed, so rows are. */
+  /* In proportion to training rows: right if classes are equally frequent in the rows to be
+   * classified. Not with KF_METHOD_PAPER or text. Cosines also need a temperature, and so rows to
+   * choose it. */
   KF_PRIORS_TRAINING = 2
 } kf_priors;
 
@@ -417,7 +418,7 @@ struct kf_fit_options {
   uint64_t reserved[4];
 };
 
-/* What a fit chose and how good it is, by the training rows alone. */
+/* What a fit chose and how good it is, judged on the training rows alone. */
 struct kf_fit_report {
   uint64_t rows;          /* rows in the model */
   uint64_t n_unlabelled;  /* rows of the data set left out: no label */
@@ -530,7 +531,7 @@ KF_API kf_status kf_classifier_probabilities(kf_ctx *ctx, const kf_classifier *c
  * model (1 or 0). 1 if the model has no threshold. */
 KF_API int kf_model_knows(const kf_model *model, double score);
 /* KF_ERR_DATA, naming the file, if the model cannot take the rows of a data set: they have another
- * dimension, are of another encoder, or were already mapped. For callers who pass rows to
+ * dimension, come from another encoder, or were already mapped. For callers who pass rows to
  * kf_transform or kf_classify themselves; functions that take a data set check this on their
  * own. */
 KF_API kf_status kf_model_takes(kf_ctx *ctx, const kf_model *model, const kf_data *data);
@@ -610,8 +611,8 @@ struct kf_index_options {
    * are not rounded. */
   kf_dtype dtype;
   /* About how many queries there will be; 0: not known. For many, building the index may take
-   * longer and up to 0.6 bytes per value and 80 per row more, so that searching is faster. Answers
-   * are the same. */
+   * longer, and up to 0.6 bytes per value and 80 bytes per row more memory, to make searching
+   * faster. Answers are the same. */
   uint64_t queries;
   uint64_t reserved[2];
 };
@@ -637,7 +638,7 @@ struct kf_search_report {
   uint64_t candidates;
   /* Galleries with a map: queries unlike the rows that the model was fitted to (their cosine with
    * the mean of those rows is less than half of the rows' average). If there are many, they may be
-   * text, or of another encoder. */
+   * text, or come from another encoder. */
   uint64_t far;
   uint64_t reserved[3];
 };
@@ -697,8 +698,8 @@ KF_API kf_status kf_gallery_classify(kf_ctx *ctx, const kf_gallery *gallery, con
                                      uint64_t n, const kf_vote_options *options, int32_t *classes,
                                      double *scores, kf_search_report *report);
 
-/* All rows that are near enough to each of some queries: those of query i are [ends[i - 1],
- * ends[i]) of rows and scores, best first; for the first query they start at 0. */
+/* All rows that are near enough to each query. Those of query i are entries [ends[i - 1], ends[i])
+ * of rows and scores, best first; for the first query they start at 0. */
 typedef struct kf_ranges {
   uint64_t queries; /* answered */
   const uint64_t *ends;
@@ -707,8 +708,8 @@ typedef struct kf_ranges {
 } kf_ranges;
 /* The rows of a gallery whose score for a query [n][dim_in] is at least `limit`, or for distances
  * at most: exactly those for which kf_gallery_search would return such a score. Options are as
- * there. A call answers at most KF_WITHIN_QUERIES queries, and fewer, but at least one, if answers
- * exceed 2^24; out->queries says how many. Memory: 16 bytes per answer. */
+ * there. A call answers at most KF_WITHIN_QUERIES queries; if answers exceed 2^24 it answers fewer,
+ * but at least one. out->queries says how many. Memory: 16 bytes per answer. */
 #define KF_WITHIN_QUERIES 256u
 KF_API kf_status kf_gallery_within(kf_ctx *ctx, const kf_gallery *gallery, const float *queries,
                                    uint64_t n, double limit, const kf_search_options *options,
@@ -729,11 +730,11 @@ typedef struct kf_filter_options {
   uint64_t n_names;
   uint64_t reserved[2];
 } kf_filter_options;
-/* A filter: the rows whose class and whose id is listed, as far as such lists are given. Answers
- * are those of a gallery of these rows alone, with the row numbers of this one. KF_ERR_DATA if the
- * gallery lacks labels or ids that are asked for, or if no row is left; listed classes and ids
- * that no row has are fine. Memory: 8 bytes for each row that is left, and a bit for each row of
- * the gallery, which must outlive the filter. */
+/* A filter: the rows whose class is in the list of classes, if there is one, and whose id is in the
+ * list of ids, if there is one. Answers are those of a gallery of these rows alone, with the row
+ * numbers of this one. KF_ERR_DATA if the gallery lacks labels or ids that are asked for, or if no
+ * row remains; listed classes and ids that no row has are fine. Memory: 8 bytes for each remaining
+ * row, and a bit for each row of the gallery, which must outlive the filter. */
 KF_API kf_status kf_filter_new(kf_ctx *ctx, const kf_gallery *gallery,
                                const kf_filter_options *options, kf_filter **out);
 KF_API uint64_t kf_filter_rows(const kf_filter *filter);

@@ -58,9 +58,9 @@ typedef struct kf_comm {
    * within 5 seconds if they have rows before those of the failed rank and might find an earlier
    * fault. No new context can use the communicator afterwards. */
   void (*abort)(void *self);
-  /* This rank has done `done` units of its share of stage number `stage`. On rank 0, *all is set
-   * to what all ranks together are known to have done; elsewhere it may be anything. Returns 0, or
-   * 1 + the lowest rank that is known to have called `abort`. */
+  /* This rank has done `done` units of its share of stage number `stage`. On rank 0, *all is set to
+   * what all ranks together are known to have done; on other ranks its value is unspecified.
+   * Returns 0, or 1 + the lowest rank that is known to have called `abort`. */
   uint32_t (*progress)(void *self, uint64_t stage, uint64_t done, uint64_t *all);
   uint64_t reserved[2];
 } kf_comm;

@@ -25,8 +25,8 @@ extern "C" {
  * ------------------------------------------------------------------------------------------ */
 
 /* A CLIP or SigLIP model as Hugging Face publishes it: a folder with config.json, model.safetensors
- * (or shards with an index), preprocessor_config.json, and the tokenizer's files. Of SigLIP, the
- * image tower alone. */
+ * (or shards with an index), preprocessor_config.json, and the tokenizer's files. For SigLIP only
+ * the image tower is supported. */
 typedef struct kf_encoder kf_encoder;
 
 /* Arithmetic of the towers. Both give the same bits on every processor, with any number of
@@ -335,7 +335,7 @@ KF_API kf_status kf_prompts_embed(kf_ctx *ctx, const kf_encoder *encoder, const 
 typedef struct kf_reader kf_reader;
 
 typedef struct kf_reader_options {
-  /* At most this many rows per block; 0: about 16 MiB. Of pictures at most KF_PICTURE_BLOCK per
+  /* At most this many rows per block; 0: about 16 MiB. For pictures at most KF_PICTURE_BLOCK per
    * rank. */
   uint64_t block;
   int skip_bad; /* leave out unreadable pictures; a data set has its own option */
@@ -431,7 +431,7 @@ KF_API kf_status kf_quickstart(kf_ctx *ctx, const kf_encoder *encoder, const kf_
  * the same errors. */
 KF_API kf_status kf_quickstart_check(kf_ctx *ctx, const kf_pictures *pictures,
                                      const kf_quickstart_options *options, const char *folder);
-/* Whether a path, which need not exist, is in one of the folders given to kf_pictures_open or is
+/* Whether a path, which need not exist, is one of the folders given to kf_pictures_open, or inside
  * one (1 or 0). */
 KF_API int kf_pictures_inside(const kf_pictures *pictures, const char *path);
 

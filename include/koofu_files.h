@@ -120,7 +120,7 @@ struct kf_gallery_change {
   uint64_t added, removed; /* rows */
   uint64_t missing;        /* ids to remove that no row has */
   uint64_t bytes;          /* written */
-  uint64_t changes;        /* files with changes afterwards */
+  uint64_t changes;        /* files of changes afterwards */
   uint64_t reserved[4];
 };
 
@@ -138,8 +138,8 @@ struct kf_gallery_change {
  * Memory: that of the gallery's ids. */
 KF_API kf_status kf_gallery_remove(kf_ctx *ctx, const char *path, const kf_id_list *ids,
                                    kf_gallery_change *change);
-/* Merges a gallery and its changes into one file: the one that its rows would have given at once,
- * except that the batches that were added are still known. Readers may go on reading. */
+/* Merges a gallery and its changes into one file, the same as a gallery written from these rows at
+ * once, except that it still remembers the added batches. Readers may go on reading. */
 KF_API kf_status kf_gallery_compact(kf_ctx *ctx, const char *path, kf_gallery_change *change);
 
 /* kf_gallery_within for rows first … first+n-1 of the gallery, each left out of its own answer.
@@ -169,8 +169,8 @@ KF_API int kf_gallery_mapped(const kf_gallery *gallery);
 KF_API uint32_t kf_gallery_k(const kf_gallery *gallery);
 /* Whether its map is that of the model, bit for bit (1 or 0). */
 KF_API int kf_gallery_made_with(const kf_gallery *gallery, const kf_model *model);
-/* Of several galleries loaded as one: which of them has the row, 0 for the first, and into *own
- * (or NULL) the number of the row in it. */
+/* For several galleries loaded as one: returns which of them holds the row (0: the first), and
+ * stores the row's number in that gallery in *own (or NULL). */
 KF_API uint64_t kf_gallery_file_of(const kf_gallery *gallery, uint64_t row, uint64_t *own);
 /* The index over its rows, for queries in its own space. Owned by the gallery. */
 KF_API const kf_index *kf_gallery_index(const kf_gallery *gallery);
@@ -341,7 +341,7 @@ typedef struct kf_export_options {
 /* Writes a model for other programs, by the extension of the path (docs/export.md):
  *
  *     .onnx   a graph, rows [N, D] -> mapped [N, L], scores and probabilities [N, K]; class names
- *             in the metadata; operators of version 17
+ *             in the metadata; opset 17
  *     .faiss  an index that maps its queries, empty or over the rows of a gallery
  *     .npz    the arrays of the model
  *     .h .c   C99 without dependencies; a .c comes with a .h

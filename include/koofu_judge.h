@@ -106,7 +106,7 @@ typedef enum kf_group {
   KF_GROUP_LEAVES = 4,      /* has no descendant in either set */
   KF_GROUP_OTHER = 5
 } kf_group;
-#define KF_GROUPS 6 /* there will be no others */
+#define KF_GROUPS 6 /* fixed: none will be added */
 /* A name for files: "only", "both", "ancestors", "descendants", "leaves", "other". */
 KF_API const char *kf_group_name(kf_group group);
 
@@ -243,7 +243,7 @@ typedef struct kf_calibration_bin {
   uint64_t n, top1;
   double confidence; /* the mean of these probabilities; 0 without rows */
 } kf_calibration_bin;
-#define KF_CALIBRATION_BINS 15 /* of equal width; there will be no others */
+#define KF_CALIBRATION_BINS 15 /* of equal width; the number is fixed */
 
 /* How well probabilities are calibrated. Means are over the scored rows; probabilities of several
  * right classes are added. */
@@ -304,7 +304,7 @@ KF_API const kf_eval_result *kf_verdicts_counts(const kf_verdicts *verdicts);
 typedef struct kf_comparison {
   uint64_t rows;
   uint64_t n;              /* rows judged by both; the others do not count */
-  uint64_t both, neither;  /* right in both, right in none */
+  uint64_t both, neither;  /* right in both, right in neither */
   uint64_t only_a, only_b; /* right in one only */
   /* Accuracy of a minus that of b, with its paired 95 % interval (Agresti and Min, 2005: Wald's
    * after adding a half to each of the four counts). */
@@ -382,7 +382,7 @@ typedef struct kf_lambda_options {
 typedef struct kf_lambda_choice {
   double lambda;          /* absolute: of the chosen point */
   double mean_eigenvalue; /* of S_w */
-  double standard_error;  /* of the accuracy in `all`; by accuracy, of the best point */
+  double standard_error;  /* of the accuracy in `all` or, if chosen by it, of the best point */
   kf_metric metric;       /* never KF_METRIC_DEFAULT */
   uint64_t rows;          /* of the data set that have a label */
   uint64_t n;             /* rows left out in turn, at every point */
@@ -391,9 +391,9 @@ typedef struct kf_lambda_choice {
   size_t n_points;
   kf_lambda_point *points; /* by rising lambda */
   kf_criterion criterion;  /* never KF_CRITERION_DEFAULT */
-  /* The chosen lambda again, with n_all rows left out: by likelihood, finding it needs fewer
-   * rows than judging it. Here and at the chosen point all digits are accurate; by cosine, losses
-   * of other points are within 1e-4. */
+  /* The chosen lambda again, with n_all rows left out: with the likelihood, finding it needs fewer
+   * rows than judging it. Here and at the chosen point all digits are accurate; with cosines,
+   * losses of other points are accurate to 1e-4. */
   kf_lambda_point all;
   uint64_t n_all;
 } kf_lambda_choice;
@@ -401,7 +401,7 @@ typedef struct kf_lambda_choice {
 /* Chooses lambda by exact leave-one-out: each row in turn is removed from S_w, S_b, its class mean
  * and the mean, and compared with all prototypes in the full whitened space, without refitting.
  * Column scales and kappa (docs/choosing.md) are kept. Among equally good lambdas the largest is
- * chosen; by likelihood and distances, the smallest whose loss is within a standard error of the
+ * chosen; with likelihood and distances, the smallest whose loss is within a standard error of the
  * least. The statistics must be those of the data set. KF_ERR_MATH if no class has two different
  * rows. Memory: 28 bytes per row with groups. */
 KF_API kf_status kf_lambda_choice_new(kf_ctx *ctx, const kf_stats *stats, const kf_data *data,
@@ -440,8 +440,8 @@ typedef struct kf_fuse_choice {
   uint64_t rows, n, n_single; /* as in kf_lambda_choice */
   uint64_t text_top1;         /* rows among n that text alone classifies correctly */
   size_t chosen;
-  /* All points tried; by likelihood, those at the chosen lambda near the chosen alpha, and alpha
-   * 0. None if no class has two rows. */
+  /* All points tried; with the likelihood, those at the chosen lambda near the chosen alpha, and
+   * alpha 0. None if no class has two rows. */
   size_t n_points;
   kf_fuse_point *points;
   kf_criterion criterion; /* never KF_CRITERION_DEFAULT */
@@ -497,9 +497,9 @@ typedef struct kf_dim_choice {
  * those of the fold.
  *
  * Numbers are tried in falling order until one fails, from the number of classes with rows minus
- * one or, if that fails, from D. So the 95 % hold for the choice, not just for each number, given
- * independent rows and maps fitted without a fold; variation between draws of training rows is not
- * included. Memory: 40 bytes per dimension and thread. */
+ * one or, if that fails, from D. So the 95 % level holds for the choice, not just for each number,
+ * given independent rows and maps fitted without a fold; variation between draws of training rows
+ * is not included. Memory: 40 bytes per dimension and thread. */
 KF_API kf_status kf_dim_choice_new(kf_ctx *ctx, const kf_stats *stats, const kf_data *data,
                                    const kf_dim_options *options, kf_dim_choice **out);
 KF_API void kf_dim_choice_free(kf_dim_choice *choice);
@@ -514,7 +514,7 @@ typedef struct kf_k_options {
   uint64_t sample;  /* leave out at most this many rows in turn; 0: 50,000 */
   double tolerance; /* accuracy that may be lost, 0.01 = one point; 0: its standard error */
   uint32_t folds;   /* of kf_k_choice_new_by_folds; 0: 5 */
-  kf_metric metric; /* the same: of the gallery to come */
+  kf_metric metric; /* of kf_k_choice_new_by_folds: that of the gallery to come */
   uint64_t reserved[3];
 } kf_k_options;
 
@@ -639,7 +639,7 @@ typedef enum kf_shots_classifier {
   KF_SHOTS_TEXT = 2,  /* zero-shot: text alone, in the original space; the same for all draws */
   KF_SHOTS_FUSED = 3  /* text and prototypes; lambda and alpha chosen together, mean centred */
 } kf_shots_classifier;
-#define KF_SHOTS_CLASSIFIERS 4 /* there will be no others */
+#define KF_SHOTS_CLASSIFIERS 4 /* fixed: none will be added */
 KF_API const char *kf_shots_classifier_name(kf_shots_classifier classifier); /* "raw", "koofu", … */
 
 typedef struct kf_shots_options {
@@ -781,8 +781,8 @@ typedef struct kf_search_page_result {
  * numbers are shown); rows and scores: [n][k], as kf_gallery_search returns them, without -1. If a
  * query or the id of a row is the path of a readable picture, a thumbnail (160 pixels, about 8 kB)
  * is embedded. The page has no links, and only regular files that are pictures are shown; but the
- * ids of the gallery decide which, so check a page about a gallery from others before you pass it
- * on. The page is built in memory. out may be NULL. */
+ * ids of the gallery decide which, so check a page made from someone else's gallery before you pass
+ * it on. The page is built in memory. out may be NULL. */
 KF_API kf_status kf_search_page_write(kf_ctx *ctx, const kf_gallery *gallery,
                                       const char *const *queries, uint64_t n, uint32_t k,
                                       const int64_t *rows, const double *scores,

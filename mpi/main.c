@@ -1,6 +1,7 @@
 /* main.c - koofu-mpi: the commands of koofu, run by all ranks of MPI together.
  *
- * Rank 0 prints; output of the other ranks is discarded, except that a rank is lost.
+ * Rank 0 prints; output of the other ranks is discarded, except for the message that a rank is
+ * lost.
  *
  * In MPI_Init there is no watchdog yet, and a rank that dies there may leave the others waiting for
  * ever. So starting has a time limit. So has ending: where MPI_Finalize does not return (MPICH 4.0
@@ -39,7 +40,7 @@ static void give_up(int number) {
   _exit(end_status);
 }
 
-/* Whether this is rank 0 as far as launchers say, before MPI knows. */
+/* Whether this is rank 0 according to the launcher, before MPI knows. */
 static int may_be_rank_0(void) {
   static const char *const names[] = {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK",
                                       "SLURM_PROCID"};

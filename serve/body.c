@@ -334,7 +334,7 @@ static bool parse_json(sv_request *r, unsigned allowed) {
     if (field == 0)
       sv_json_refuse(&j, "unknown field '%.60s'", key);
     else if (seen & field || (field & INPUT_FIELDS && seen & INPUT_FIELDS))
-      sv_json_refuse(&j, "'%s' comes twice or beside another input", key);
+      sv_json_refuse(&j, "'%s' is repeated, or given with another input", key);
     else if (!parse_field(r, &j, field))
       return false;
     seen |= field;
@@ -540,7 +540,7 @@ static bool parse_member(sv_request *r, sv_json *j, const char *key) {
   else if (strcmp(key, "model") == 0 || strcmp(key, "user") == 0)
     sv_json_skip(j);
   else
-    sv_json_refuse(j, "unknown field '%.60s', or one that comes twice", key);
+    sv_json_refuse(j, "unknown or repeated field '%.60s'", key);
   return true;
 }
 

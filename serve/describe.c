@@ -201,7 +201,7 @@ void sv_work_add_class(sv_request *r, kf_ctx *ctx) {
   bool named = kf_model_class_name(now->model, 0) != NULL;
   sv_world_put(now);
   if (there)
-    sv_fail(r, 409, "there already is a class of this name");
+    sv_fail(r, 409, "there already is a class with this name");
   else if (!named)
     sv_fail(r, 422, "the classes of this model have no names, so none can be added by name");
   else if (!is_plain(in->name))
@@ -227,7 +227,7 @@ void sv_work_remove_class(sv_request *r, kf_ctx *ctx) {
   bool there = sv_world_class(now, r->rest) >= 0, added = sv_world_added(now, r->rest) != NULL;
   sv_world_put(now);
   if (!there)
-    sv_fail(r, 404, "there is no class of this name");
+    sv_fail(r, 404, "there is no class with this name");
   else if (!added)
     sv_fail(r, 409, "this class is part of the model file; only added classes can be removed");
   if (r->stage == SV_DONE) return;

@@ -319,7 +319,7 @@ static void find_route(sv_request *r) {
 
 static void refuse_route(sv_request *r) {
   if (*r->allow)
-    sv_fail(r, 405, "this address takes %s", r->allow);
+    sv_fail(r, 405, "this address accepts %s", r->allow);
   else
     sv_fail(r, 404, "there is nothing at this address");
 }
@@ -650,7 +650,7 @@ static void discard_log(void *user, const char *format, va_list list) {
 /* MHD would abort without a message. */
 static _Noreturn void on_panic(void *server, const char *file, unsigned line, const char *why) {
   (void)server;
-  fprintf(stderr, "koofu serve: fatal: %s (%s, line %u)\n", why ? why : "a defect of libmicrohttpd",
+  fprintf(stderr, "koofu serve: fatal: %s (%s, line %u)\n", why ? why : "a bug in libmicrohttpd",
           file, line);
   _exit(1);
 }

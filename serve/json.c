@@ -136,7 +136,7 @@ static bool quick_float(const number *x, float *out) {
   value = x->exponent < 0 ? value / tens[-x->exponent] : value * tens[x->exponent];
   if (x->digits != 0 && (value < 1e-30L || value > 1e30L)) return false;
   float near = (float)value;
-  /* near mirrored at value: a float too if value is halfway */
+  /* `near` mirrored at value: also a float if value is halfway */
   long double other = 2 * value - (long double)near;
   if ((long double)near != value && (long double)(float)other == other) return false;
   *out = x->negative ? -near : near;

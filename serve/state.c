@@ -179,9 +179,9 @@ static bool keep(sv_added **added, size_t *n, const sv_added *class) {
   return true;
 }
 
-/* Adds the class of a file of the journal. A file that does not fit, perhaps no longer, is skipped
- * and logged. Running out of memory is a failure and, with `strict`, so is a file that cannot be
- * read: it may work the next time. */
+/* Adds the class of a file of the journal. A file that does not fit (any more) is skipped and
+ * logged. Running out of memory is a failure and, with `strict`, so is a file that cannot be read:
+ * it may work the next time. */
 static kf_status replay_one(sv_server *s, kf_ctx *ctx, uint64_t number, const sv_base *base,
                             bool strict, kf_model **model, sv_added **added, size_t *n,
                             char *message, size_t size) {

@@ -1,4 +1,4 @@
-"""The table of `make bench`: what could be wrong without being seen in it. Nothing is timed.
+"""The table of `make bench`: errors that would not show in it. Nothing is timed.
 
 usage: bench_table.py
 """

@@ -89,7 +89,7 @@ class Browser:
                             {"name": "prefers-reduced-motion", "value": "reduce" if still else "no-preference"}])
 
     def show(self, path, width, height=900, scheme="light", media=""):
-        """Opens a file in a window of this size and waits until it is there."""
+        """Opens a file in a window of this size and waits until it is loaded."""
         self.window(width, height, scheme, media)
         self.go("file://" + os.path.abspath(path))
 
@@ -109,7 +109,7 @@ class Browser:
         raise OSError(f"never true: {expression}")
 
     def complaints(self, host=None):
-        """What the console says, and what the page asked the network for; host: the one it may ask, with its port."""
+        """What the console says, and what the page requested from the network; host: the one it may use, with its port."""
         found = []
         for event in self.events:
             method, p = event.get("method"), event.get("params", {})
@@ -157,7 +157,7 @@ class Browser:
         self.mouse("mouseWheel", x, y, deltaX=0, deltaY=delta)
 
     def touch(self, steps):
-        """Fingers: one list of points for each step, as many points as fingers."""
+        """Fingers: one list of points for each step, a point for each finger."""
         def fingers(points):
             return [{"x": x, "y": y, "id": i} for i, (x, y) in enumerate(points)]
         self.call("Input.dispatchTouchEvent", type="touchStart", touchPoints=fingers(steps[0]))

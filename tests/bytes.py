@@ -59,7 +59,7 @@ def session(function):
 class Session(Box):
     """The folder of a session. What koofu puts there is hashed, what `write` puts there is not."""
 
-    def __init__(self, program, folder, more):  # not Box's: the folder is ours
+    def __init__(self, program, folder, more):  # unlike Box, the folder is ours
         self.program, self.folder, self.user = program, folder, None
         self.more, self.given = more, set()
         os.mkdir(folder)
@@ -450,7 +450,7 @@ def search(s):
         s.works("search", f"../index/{name}.safetensors", TEST, "-k", 50, "-o", f"{name}.safetensors")
     s.out("ids.tsv", "search", "../index/ids.safetensors", "../convert/xf8.npy", "-k", 2)
     s.out("bare.tsv", "search", "../index/bare.safetensors", "q.npy", "-k", 1)
-    s.out("bare-itself.tsv", "search", "../index/bare-appended.safetensors", "--itself", "-k", 2)  # some rows are there twice
+    s.out("bare-itself.tsv", "search", "../index/bare-appended.safetensors", "--itself", "-k", 2)  # some rows occur twice
     s.write("bad.npy", npy([queries[0], [0.0] * 16, queries[1], [float("nan")] * 16, *queries[2:9]]))
     s.works("search", "../index/cosine.safetensors", "bad.npy", "--skip-bad", "-k", 2, "-o", "skipped.npy")
     s.out("skipped.tsv", "search", "../index/cosine.safetensors", "bad.npy", "--skip-bad", "-k", 2)
@@ -502,7 +502,7 @@ def votes(s):
 
 
 def write_truth(s):
-    """What is right for each test row, in three forms, and the ids of rows."""
+    """The right classes of each test row, in three forms, and the ids of rows."""
     n = K * EACH_TEST
     sets = [[] if i % 9 == 0 else [i % K] if i % 2 else [i % K, (i + 5) % K, (i + 1) % K] for i in range(n)]
     s.write("truth.txt", lines(",".join(NAMES[k] for k in right) for right in sets))
@@ -663,7 +663,7 @@ def numbers(s):
 
 @session
 def uneven(s):
-    """Classes of one row, two rows and so on; one class has next to all."""
+    """Classes of one row, two rows and so on; one class has nearly all."""
     rows, labels = rows_of(90, 18, 6, 16, noise=3)
     kept = [i for i, k in enumerate(labels) if i < 6 or (k == 5 or i // 6 < k)]
     names = [f"class {k}" for k in range(6)]
@@ -720,7 +720,7 @@ def copy_model(s, name, files):
 
 
 def tokenizers(s):
-    """{name: files} of CLIP's tokenizer in the other forms that there are."""
+    """{name: files} of CLIP's tokenizer in its other forms."""
     vocabulary, merges = json.loads(s.read(f"{CLIP}/vocab.json")), s.read(f"{CLIP}/merges.txt")
     with open(os.path.join(HERE, "golden", "tokenizer", "json", "tokenizer.json"), encoding="utf-8") as file:
         whole = json.load(file)
@@ -856,7 +856,7 @@ CELL = re.compile(r"<td[^>]*>(.*?)</td>", re.DOTALL)
 
 
 def figures(page):
-    """Where the shapes and words of a page's figures are, and the numbers in its tables, but none of its English."""
+    """Where the shapes and words of a page's figures are, and the numbers in its tables, without the prose."""
     found = []
     for svg in re.findall(r"<svg.*?</svg>", page, re.DOTALL):
         found += [" ".join(PLACE.findall(shape)) for shape in SHAPE.findall(svg)]
@@ -888,7 +888,7 @@ def report(s):
 
 
 def run_sessions(program, root, more):
-    """{SESSION/FILE: hash}, and what went wrong in which session."""
+    """{SESSION/FILE: hash}, and the failures by session."""
     found, wrong = {}, {}
     for name in ("models", "images"):
         os.symlink(os.path.join(HERE, "golden", name), os.path.join(root, name))
@@ -908,7 +908,7 @@ def read_list():
 
 
 def differences(found, wanted):
-    """Lines about files that are not as they should be."""
+    """Lines about files that differ."""
     for name in sorted(found.keys() | wanted.keys()):
         if name not in found:
             yield f"{name}: was not made"

@@ -6,7 +6,7 @@ By default:
   - the test accuracy is what it was measured to be, and above that of the paper's method, which is its own to the digit
   - the lambda that `koofu fit` chooses tests nearly as well as the best one in hindsight
   - the loss of rows left out, and its temperature, are those of refits without them, in float64, on unbalanced parts of
-    the sets: to 1e-8 at the chosen lambda, to 1e-4 at those that were only looked at
+    the sets: to 1e-8 at the chosen lambda, to 1e-4 at the others that were tried
   - the dimensions that `koofu fit --dim auto` keeps lose at most half a point against all of them on the test rows,
     and what cross-validation says of the loss is within two standard errors of that
   - a sweep of 12 lambdas and 12 dimensions has the figures of separate fits and evaluations, cell by cell in a sample

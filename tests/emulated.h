@@ -52,16 +52,16 @@ static inline void emulate_multiply(int c, int a, int b, bool is_signed) {
     }
 }
 
-/* TDPBF16PS, from its description alone: of the pairs of bf16 in a row of a and a column of b,
- * the lower ones and the upper ones are added up each in order, from zero; the two sums are
- * added, and then what was there. Denormals are zero, before and after. In f64, rounded to odd,
- * a sum can be rounded to f32 as if it were exact. */
+/* TDPBF16PS, from its description alone: for the pairs of bf16 in a row of a and a column of b, the
+ * products of the lower halves and those of the upper halves are each added up in order, from zero;
+ * then the two sums are added to each other, and to the old value. Denormals are zero, before and
+ * after. In f64, rounded to odd, a sum can be rounded to f32 as if it were exact. */
 static inline float emulate_round(double sum, double error) {
   uint64_t bits;
   memcpy(&bits, &sum, sizeof bits);
   if (error != 0 && bits % 2 == 0) bits += (error > 0) == (sum > 0) ? 1 : (uint64_t)-1;
   memcpy(&sum, &bits, sizeof sum);
-  float wide = (float)(sum * 0x1p60); /* of which 24 bits are left, also below the normal numbers */
+  float wide = (float)(sum * 0x1p60); /* 24 bits of it are left, also below the normal numbers */
   return fabsf(wide) < 0x1p-66f ? copysignf(0, (float)sum) : (float)sum;
 }
 

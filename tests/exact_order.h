@@ -42,7 +42,7 @@ static inline uint32_t float_parts(float x, unsigned *shift, bool *negative) {
   return exponent > 0 ? fraction | 0x800000 : fraction;
 }
 
-/* A sum of products, positive and negative ones apart. */
+/* A sum of products, with positive and negative ones kept apart. */
 typedef struct two_sums {
   whole plus, minus;
 } two_sums;
@@ -73,7 +73,7 @@ static inline exact_number sums_total(const two_sums *s) {
   return n;
 }
 
-/* What there is to know about a row and a query: q . x and |x|^2, or |q - x|^2. */
+/* What is known about a row and a query: q . x and |x|^2, or |q - x|^2. */
 typedef struct exact_score {
   exact_number main, norm2;
 } exact_score;

@@ -63,7 +63,7 @@ def inner(kind, number):
 
 
 class Miniature:
-    """Which class of the world is what, and the files."""
+    """The role of each class of the world, and the files."""
 
     def __init__(self, koofu, folder):
         self.koofu, self.folder = koofu, folder

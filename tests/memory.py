@@ -95,7 +95,7 @@ def choosing(koofu, work):
 
 
 def in_child(make):
-    """Runs a function in a process of its own: what a command takes is measured from what its parent has."""
+    """Runs a function in a process of its own: a command's memory is measured relative to its parent's."""
     pid = os.fork()
     if pid == 0:
         make()
@@ -143,7 +143,7 @@ def write_repeated(name, begin, unit, end, size, length=False):
 
 
 def headers(koofu, work):
-    """What a header of 100,000,000 bytes takes, when it is refused and when it is not."""
+    """The memory of a header of 100,000,000 bytes, refused or not."""
     size, name, out = 100_000_000, os.path.join(work, "h.safetensors"), os.path.join(work, "o.safetensors")
     tensor = '"t%x":{"dtype":"F32","shape":[0],"data_offsets":[0,0]}'
     kinds = {
@@ -203,7 +203,7 @@ def archive_directory(koofu, work):
 
 
 def turned_png(side):
-    """A white picture that must be turned, which takes a second copy of it."""
+    """A white picture that must be rotated, which takes a second copy of it."""
     def chunk(kind, data):
         return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
     exif = b"II*\0" + struct.pack("<IHHHIHHI", 8, 1, 0x112, 3, 1, 6, 0, 0)

@@ -1,5 +1,5 @@
 /* models.h - the golden models, for the tests of encoders: tests/golden/make_models.py made them
- * and knows what the reference makes of their inputs. */
+ * and recorded what the reference gives for their inputs. */
 #ifndef KF_TEST_MODELS_H
 #define KF_TEST_MODELS_H
 

@@ -96,8 +96,9 @@ typedef struct shape {
   size_t m, k, n;
 } shape;
 
-/* One product: to f32 rows with and without what was there, in one call and in two column
- * ranges; and to prepared rows, which are seen through a second product with weights of 0 and 1. */
+/* One product: to f32 rows with and without adding to their old values, in one call and in two
+ * column ranges; and to prepared rows, which are read back through a second product with weights of
+ * 0 and 1. */
 static inline void check_product(const kf_net_kernel *net, const kf_net_kernel *plain, shape s,
                                  values kind, kf_activation activation, uint64_t seed) {
   const kf_net_kernel *kernel[2] = {net, plain};
@@ -208,7 +209,7 @@ static inline void check_parts(const kf_net_kernel *net, const kf_net_kernel *pl
 }
 
 /* Two products whose sum is a little below the smallest normal number, in steps finer than a
- * denormal's: what is flushed is decided after rounding to 24 bits. */
+ * denormal's: whether it is flushed is decided after rounding to 24 bits. */
 static inline void check_edge_of_denormals(const kf_net_kernel *net, const kf_net_kernel *plain) {
   enum { CASES = 2000, K = 8, N = 32 };
   float x[K] = {0}, *w = kf_alloc(N * K, sizeof *w), got[N], want[N];
@@ -289,8 +290,8 @@ static inline void check_activations(const kf_net_kernel *net, const kf_net_kern
   compare_activations(net, plain, w, NULL, N, "activation");
 }
 
-/* Activations of numbers from all over f32, as biases: steps of a prime through their bits, and the
- * powers of two with their neighbours, where quotients are hardest to round. */
+/* Activations of numbers from the whole range of f32, as biases: steps of a prime through their
+ * bits, and the powers of two with their neighbours, where quotients are hardest to round. */
 static inline void check_many_activations(const kf_net_kernel *net, const kf_net_kernel *plain) {
   enum { STEPS = 40000, PRIME = 107351, POWERS = 256 * 3, N = STEPS + 2 * POWERS };
   float *zero = kf_alloc_zero(N, sizeof *zero), *bias = kf_alloc(N, sizeof *bias);
@@ -368,7 +369,7 @@ static inline void check_denormals_after(const kf_net_kernel *net, const kf_net_
   stop(net);
   volatile float small = 0x1p-126f;
   small *= 0.5f; /* lost where results are flushed */
-  small *= 2;    /* and here where operands are */
+  small *= 2;    /* and here where operands are flushed */
   assert_true(out == 1 && small == 0x1p-126f);
   kf_free(rows), kf_free(weights);
 }

@@ -58,7 +58,7 @@ def load(path):
 
 
 class Koofu:
-    """As little of the interface as the tests need."""
+    """The part of the interface that the tests need."""
 
     def __init__(self, path):
         self.lib, self.ctx = load(path), c.c_void_p()
@@ -191,7 +191,7 @@ def check_fit(kf, name, s, w, b, lam, is_relative):
 
 
 def singles(n, dim, classes, seed):
-    """As world, where every fourth class has one row."""
+    """Like world, but every fourth class has one row."""
     x, y = world(n, dim, classes, seed)
     once = [np.flatnonzero(y == k)[1:] for k in range(0, classes, 4)]
     kept = np.setdiff1d(np.arange(n), np.concatenate(once))

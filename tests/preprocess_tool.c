@@ -4,8 +4,8 @@
  *   preprocess_tool decode OUT PICTURE                  u32 width, u32 height and RGB to the file OUT
  *   preprocess_tool time FOLDER SIZE N PICTURE...       milliseconds a picture, decoding and the rest
  *
- * A picture that cannot be read is told to standard error, and its values in OUT are NaN; the exit
- * status is 1 then. */
+ * A picture that cannot be read is reported on standard error, its values in OUT are NaN, and the
+ * exit status is 1. */
 #include "encode/image.h"
 
 #include <math.h>

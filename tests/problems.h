@@ -1,9 +1,10 @@
 /* problems.h - rows and queries of many kinds, and their nearest rows by brute force: what the
  * tests of the search compare it with.
  *
- * The kinds are chosen against a search that looks at 8-bit copies of the rows first: differences
- * far below the step of eight bits, equal rows by the hundred, lengths of all magnitudes, rows that
- * are rounded as unluckily as can be. Row i of a kind depends on its number and the seed alone. */
+ * The kinds are chosen to defeat a search whose first pass uses 8-bit copies of the rows:
+ * differences far below the step of eight bits, equal rows by the hundred, lengths of all
+ * magnitudes, rows that are rounded as unluckily as can be. Row i of a kind depends on its number
+ * and the seed alone. */
 #ifndef KF_TEST_PROBLEMS_H
 #define KF_TEST_PROBLEMS_H
 
@@ -196,7 +197,7 @@ static inline void mostly_too_long(const shape *s, uint64_t i, float *x) {
   normals(s, i, i % 8 == 3 ? 1 : 1e16, x);
 }
 
-/* --- and with queries that are not like rows (numbers from n on) --- */
+/* --- and with queries unlike the rows (numbers from n on) --- */
 
 static inline void negative_products(const shape *s, uint64_t i, float *x) {
   normals(s, i, 1, x);
@@ -541,7 +542,8 @@ static inline void free_answer(answer *a) {
 }
 AUTO_STRUCT(answer, free_answer)
 
-/* --- the library, asked in some way, beside it ------------------------------------------------ */
+/* --- the library, called in various ways, against it
+ * ------------------------------------------------ */
 
 typedef struct how {
   kf_isa isa;

@@ -101,7 +101,7 @@ def main():
         got = evaluate("all.npy", "--truth", os.path.join(imagenet, "real.json"))
         check_accuracy("ReaL, in order", got, IMAGES, count(best, [set(x) for x in real]))
 
-        # A part of the images, in another order, by ids.
+        # A subset of the images, in another order, by ids.
         some = np.random.default_rng(6).permutation(IMAGES)[:20000]
         np.save(path("some.npy"), rows[some])
         with open(path("ids.txt"), "w") as file:

@@ -25,7 +25,7 @@ def check(condition, what):
 
 
 class Balance(HTMLParser):
-    """Every element that is opened is closed, in order; void and self-closed ones apart."""
+    """Every element that is opened is closed, in order; except for void and self-closed ones."""
 
     def __init__(self):
         super().__init__()

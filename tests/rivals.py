@@ -6,7 +6,7 @@ usage: rivals.py KOOFU FOLDER
   - its probabilities are calibrated
   - on data in raw units it is level with LDA, where scikit-learn is there
   - other classifiers are measured where it is there
-  - a run that was stopped goes on; what is missing is told
+  - a run that was stopped is resumed; missing packages are reported
 
 The folder holds embeddings/NAME_x.npy and NAME_y.npy; where it or numpy is absent the test is left out.
 """

@@ -1,12 +1,12 @@
 /* test_alloc.c - every allocation fails once, and then every one from some point on, through a
  * whole fit: from files to statistics, model, classification and back; through the life of a
  * gallery, through judging, choosing, decoding pictures, tokens and encoding, and from pictures to
- * a data set. Each time the call that meets the failure says 'out of memory', nothing is leaked,
- * and no file is left half-written.
+ * a data set. Each time the call that meets the failure reports 'out of memory', nothing leaks, and
+ * no file is left half-written.
  *
  * The C library's allocator is replaced for the whole process, so that allocations inside it (of
- * streams, of threads) count as well. Under sanitizers, which bring their own, the test is left
- * out. */
+ * streams, of threads) count as well. Under sanitizers, which have their own, the test is
+ * skipped. */
 #include "test.h"
 #include "report/report.h"
 
@@ -41,7 +41,7 @@ extern void __libc_free(void *memory);
 /* Shared libraries must find these, too. */
 #define REPLACED __attribute__((visibility("default")))
 
-static atomic_long live;           /* blocks handed out and not freed */
+static atomic_long live;           /* blocks allocated and not freed */
 static atomic_long countdown = -1; /* allocations until the failure; negative: none is due */
 static atomic_int for_good;        /* 1: all later ones fail, too */
 static atomic_int failures;
@@ -133,7 +133,7 @@ static kf_status fit_scenario(kf_ctx *ctx) {
   return kf_info_read(ctx, larger, &info);
 }
 
-/* Statistics on a device, the plain twin; a bad row has the CPU look again. */
+/* Statistics on a device, the plain twin; after a bad row the CPU checks the batch again. */
 static kf_status device_scenario(kf_ctx *ctx) {
   AUTO(kf_data) *data = NULL, *bad = NULL;
   AUTO(kf_stats) *s = NULL, *t = NULL;
@@ -164,8 +164,8 @@ static const char *in_shards(const char *name) {
   return path[next];
 }
 
-/* Labels in a folder, in a table and as strings; rows and labels in archives, packed if there is
- * zlib. */
+/* Labels in a folder, in a table and as strings; rows and labels in archives, compressed if there
+ * is zlib. */
 static kf_status labels_scenario(kf_ctx *ctx) {
   AUTO(kf_info) *info = NULL;
   static const char *const files[] = {"labels", "t.csv", "more/names.npy"};
@@ -184,9 +184,8 @@ static kf_status labels_scenario(kf_ctx *ctx) {
   return kf_info_read(ctx, in_shards("t.csv"), &info);
 }
 
-/* A gallery is made, with the labels as ids, made larger, some rows replaced and some removed, used
- * from memory and from the file, and made one file again. The model is the one that fit_scenario
- * has left. */
+/* A gallery is made, with the labels as ids; rows are added, replaced and removed; it is used from
+ * memory and from the file, and compacted. The model is the one that fit_scenario left. */
 static kf_status gallery_scenario(kf_ctx *ctx) {
   AUTO(kf_data) *data = NULL, *rest = NULL;
   AUTO(kf_model) *m = NULL;
@@ -247,7 +246,7 @@ static kf_status index_scenario(kf_ctx *ctx) {
 }
 
 /* Truth by ids and by order, a class set, a hierarchy, everything that is judged by them, and a
- * page about it. The model is the one that fit_scenario has left. */
+ * page about it. The model is the one that fit_scenario left. */
 static kf_status judging_scenario(kf_ctx *ctx) {
   AUTO(kf_data) *data = NULL;
   AUTO(kf_model) *m = NULL;
@@ -374,7 +373,7 @@ static kf_status text_scenario(kf_ctx *ctx) {
                       &(kf_sweep_options){.include_prototypes = KF_OFF, .text = text}, &sweep);
 }
 
-/* A model that knows text, what it counts, a sweep of both together, and a page about it. */
+/* A model with text, its evaluation, a sweep of both together, and a page about it. */
 static kf_status fused_scenario(kf_ctx *ctx) {
   AUTO(kf_data) *data = NULL;
   AUTO(kf_stats) *s = NULL;
@@ -398,7 +397,8 @@ static kf_status fused_scenario(kf_ctx *ctx) {
   return kf_page_save(ctx, &(kf_page){.fuse = fuse, .sweep = sweep}, out);
 }
 
-/* A model with text to every kind of file, and to FAISS with a gallery that was made with it. */
+/* A model with text exported to every kind of file, and to FAISS with a gallery that was made with
+ * it. */
 static kf_status export_scenario(kf_ctx *ctx) {
   AUTO(kf_data) *data = NULL;
   AUTO(kf_model) *m = NULL, *fused = NULL;
@@ -423,7 +423,7 @@ static kf_status export_scenario(kf_ctx *ctx) {
 }
 
 /* Pictures by folders and by a list, embedded in shards, one of them unreadable, and again, with
- * rows taken from the file that is there; then their ids. */
+ * rows taken from the existing file; then their ids. */
 static kf_status embed_scenario(kf_ctx *ctx) {
   AUTO(kf_pictures) *folders = NULL, *listed = NULL;
   AUTO(kf_encoder) *encoder = NULL;
@@ -447,7 +447,7 @@ static kf_status embed_scenario(kf_ctx *ctx) {
   return kf_gallery_save(ctx, data, NULL, NULL, copy);
 }
 
-/* The shortest data that a report can be about, with everything fitted and chosen for it. */
+/* The smallest data that a report can be about, with everything fitted and chosen. */
 static kf_status report_scenario(kf_ctx *ctx) {
   static const float points[6][3] = {{3, 1, 0}, {4, 1, 1}, {3, 2, 1},
                                      {1, 3, 0}, {1, 4, 1}, {2, 4, 2}};
@@ -488,8 +488,8 @@ static kf_status encoder_scenario(kf_ctx *ctx) {
 }
 
 /* Pictures of each format to pixels, in the libraries that read them as well. Formats that this
- * build leaves out are passed over; libwebp calls it damage where memory for lossless pictures or
- * for transparency fails, so that these are not here. */
+ * build leaves out are skipped; libwebp reports damage if memory for lossless pictures or for
+ * transparency fails, so these are not tested here. */
 static kf_status pictures_scenario(kf_ctx *ctx) {
   static const char *const names[] = {"exif6-le.jpg",
                                       "grey-progressive.jpg",
@@ -680,7 +680,8 @@ static void make_files(void) {
   kf_ctx_free(ctx);
 }
 
-/* `once`, `for_good`: with how many threads an allocation fails so, as bits 1 and 2. */
+/* `once`, `for_good`: with which numbers of threads an allocation fails like this, as bits 1 and
+ * 2. */
 typedef struct scenario_row {
   const char *name;
   scenario_fn run;
@@ -718,7 +719,7 @@ static kf_status run(const scenario_row *row, unsigned threads) {
   return status;
 }
 
-/* With one thread the books must balance to the block. With more, the C library keeps stacks of
+/* With one thread every block must be accounted for. With more, the C library keeps stacks of
  * ended threads and gives them back when memory is short, so fewer blocks than before are fine. */
 static void fail_each(const scenario_row *row, int good, unsigned threads) {
   for (long at = 0;; at++) {
@@ -764,7 +765,7 @@ static void from_then_on(void **state) {
 static int run_each(void **state) {
   (void)state;
   make_files();
-  /* The twin stays loaded: what the system's loader does without memory is its own affair. */
+  /* The twin stays loaded: what the system's loader does without memory is not tested. */
   const kf_device_list *devices;
   kf_ctx_options options = on_twin(1);
   if (kf_ctx_new(&options, &keeper) != KF_OK || kf_devices_find(keeper, &devices) != KF_OK)

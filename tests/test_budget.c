@@ -1,5 +1,5 @@
-/* test_budget.c - memory that threads share: never more than there is, turn by turn, what is too
- * large alone; and pictures that are read within it. */
+/* test_budget.c - memory that threads share: never more than the budget, in order of requests,
+ * oversized requests alone; and pictures that are read within it. */
 #include "files.h"
 
 #include "encode/image.h"
@@ -14,7 +14,7 @@ enum { MOST = 100, TURNS = 400 };
 typedef struct job {
   kf_budget budget;
   atomic_uint_fast64_t used;  /* granted */
-  atomic_uint_fast64_t alone; /* wishes above the budget that were granted */
+  atomic_uint_fast64_t alone; /* requests above the budget that were granted */
 } job;
 
 /* An assertion must not fail on another thread than the test's. */
@@ -71,7 +71,7 @@ TEST(without_waiting) {
   kf_budget_stop(&b);
 }
 
-/* What a picture takes is given back, whatever becomes of it. */
+/* Memory taken for a picture is given back, whether or not it can be read. */
 static kf_status read_sum(const char *path, uint64_t most, kf_budget *b, kf_image *out,
                           uint64_t *sum, kf_err *err) {
   kf_extent extent = kf_extent_file(path);

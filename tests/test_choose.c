@@ -67,7 +67,7 @@ TEST(samples_of_many) {
   assert_false(kf_takes(0, 1, 0));
 }
 
-/* Labels were looked at when the data set was opened, but files can change. */
+/* Labels were checked when the data set was opened, but files can change. */
 TEST(samples_of_changing_labels) {
   AUTO(fixture) f = make(50, 3, 4, 1);
   kf_row_list rows;
@@ -78,7 +78,7 @@ TEST(samples_of_changing_labels) {
   assert_error(f.ctx, KF_ERR_DATA, "1048576", kf_gallery_new(f.ctx, f.data, NULL, NULL, &gallery));
 }
 
-/* Some rows of a data set are bad where they are bad in the whole. */
+/* A subset of a data set has the same bad rows as the whole. */
 TEST(picks_of_bad_rows) {
   AUTO(fixture) f = make(50, 3, 4, 1);
   const uint64_t rows[] = {4, 5, 6, 9};
@@ -163,7 +163,7 @@ TEST(good_enough) {
   kf_arena_free(&arena);
 }
 
-/* A row whose class has none left without its fold is not scored. */
+/* A row whose class has no rows outside its fold is not scored. */
 TEST(dimensions_with_single_rows) {
   AUTO(fixture) f = make(300, 5, 8, 1);
   AUTO(kf_dim_choice) *c = NULL;
@@ -194,7 +194,7 @@ TEST(dimensions_with_many_classes) {
   kf_dim_choice_free(c);
 }
 
-/* Groups stay together, and folds have about as many rows. */
+/* Groups stay together, and folds have about equally many rows. */
 TEST(folds_of_groups) {
   enum { N = 200, FOLDS_OF = 4 };
   AUTO(kf_ctx) *ctx = test_ctx(1, KF_ISA_AUTO);
@@ -281,7 +281,7 @@ TEST(dimensions) {
   options.margin = 0.99;
   assert_ok(f.ctx, kf_dim_choice_new(f.ctx, f.stats, f.data, &options, &wide));
   assert_int_equal(wide->dim, 1);
-  /* An absolute lambda means the same share of the scatter in every fold. */
+  /* An absolute lambda is the same share of the scatter in every fold. */
   AUTO(kf_model) *model = NULL;
   kf_fit_options fit = {.method = KF_METHOD_PAPER, .lambda = options.lambda};
   assert_ok(f.ctx, kf_fit_stats(f.ctx, f.stats, &fit, &model));
@@ -513,7 +513,7 @@ static kf_near_rows near_in(uint64_t n, uint32_t dim, uint32_t classes, uint64_t
 TEST(near_duplicates) {
   kf_near_rows r = near_in(600, 64, 10, 0, 0);
   assert_true(r.n == 600 && r.near == 0 && r.copies == 0 && !r.many);
-  r = near_in(600, 64, 10, 5, 0.2); /* half of the rows, and those that they are close to */
+  r = near_in(600, 64, 10, 5, 0.2); /* half of the rows, and the rows they are close to */
   assert_true(r.near >= 300 && r.near < 600 && r.copies == 0 && r.many);
   r = near_in(600, 64, 10, 5, 0);
   assert_true(r.near >= 300 && r.copies == r.near && r.many);
@@ -575,7 +575,7 @@ TEST(rules) {
   kf_lambda lambda;
   assert_ok(f.ctx, kf_lambda_ledoit_wolf(f.ctx, f.stats, f.data, &lambda));
   assert_int_equal(lambda.unit, KF_LAMBDA_RELATIVE);
-  /* By the definition, in the plainest way. */
+  /* By the definition, as plainly as possible. */
   double s[64] = {0}, mean[6][8] = {{0}}, sum4 = 0, m = 0, a = 0, s2 = 0;
   double(*d)[8] = calloc(500, sizeof *d);
   for (size_t i = 0; i < 500; i++) {
@@ -618,8 +618,7 @@ TEST(rules_for_other_rows) {
     fixture f = make(60, 4, 3, 1), g = make(60, 4, 3, 1);
     kf_stats *stats;
     kf_stats_options options = {.normalize = raw ? KF_OFF : KF_ON};
-    for (uint64_t i = 0; i < 60;
-         i++) /* classes that are points, but for a hair, and one without rows */
+    for (uint64_t i = 0; i < 60; i++) /* classes that are almost points, and one without rows */
       for (uint32_t j = 0; j < 4; j++) {
         f.w.labels[i] = (int32_t)i % 2;
         f.w.rows[i * 4 + j] = i == 0 && j == 0 ? 1.000001f : (float)((uint32_t)(i % 2) + j);

@@ -807,7 +807,7 @@ TEST(checkpoints_are_taken_up) {
   AUTO(session_log) alone = found_alone(count_kept, NULL);
   assert_found(4, count_kept, parts, &alone);
   assert_int_equal(list_files(parts, names), 4);
-  /* Lost and damaged checkpoints are computed again, by other ranks. */
+  /* Lost and damaged checkpoints are recomputed, on other numbers of ranks. */
   assert_int_equal(unlink(test_path(parts, names[0])), 0);
   assert_found(3, count_kept, parts, &alone);
   spoil(test_path(parts, names[1]));

@@ -32,7 +32,7 @@ TEST(auto_finds_what_there_is) {
   }
   AUTO(kf_ctx) *ctx = device_ctx(1, "cpu");
   assert_int_equal(find(ctx)->n, 0);
-  assert_string_equal(find(ctx)->missing, "the CPU was asked for");
+  assert_string_equal(find(ctx)->missing, "the CPU was requested");
 }
 
 TEST(names) {
@@ -56,7 +56,8 @@ TEST(missing_device) {
 /* A missing plug-in, and files that are not plug-ins; with auto the CPU does the work. */
 TEST(missing_plugin) {
   const char *const paths[] = {"/nowhere/libkoofu-cuda.so", "/etc/passwd", "libm.so.6"};
-  const char *const words[] = {"/nowhere/libkoofu-cuda.so", "/etc/passwd", "is not a plug-in"};
+  const char *const words[] = {"/nowhere/libkoofu-cuda.so", "/etc/passwd",
+                               "is not a koofu plug-in"};
   const kf_device_list *found;
   for (size_t i = 0; i < 3; i++)
     for (int asked = 0; asked < 2; asked++) {

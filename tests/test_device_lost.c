@@ -1,7 +1,8 @@
-/* test_device_lost.c - devices that fail or run out of memory in the middle: nothing is lost, and
- * errors and notes say so. With libkoofu-between.so before the twin, where faults are made up, or
- * before a real plug-in, where libkoofu-spoil.so has the GPU itself fail. A process whose GPU has
- * failed cannot use it any more, so each case has a process of its own, and this one opens none. */
+/* test_device_lost.c - devices that fail or run out of memory in the middle: no work is lost, and
+ * errors and notes report it. With libkoofu-between.so in front of the twin, where faults are
+ * simulated, or of a real plug-in, where libkoofu-spoil.so makes the GPU itself fail. A process
+ * whose GPU has failed cannot use it any more, so each case has a process of its own, and this one
+ * opens none. */
 #include "device.h"
 #include "world.h"
 
@@ -16,7 +17,7 @@
 enum { FINE, WRONG };
 typedef int (*child_fn)(const void *argument);
 
-/* Begins a child, which is ended if it hangs. */
+/* Starts a child, which is killed if it hangs. */
 static pid_t begin(child_fn work, const void *argument) {
   fflush(stdout);
   fflush(stderr);
@@ -29,7 +30,7 @@ static pid_t begin(child_fn work, const void *argument) {
   _exit(result);
 }
 
-/* What a child says in the end. */
+/* What a child reports at its end. */
 static int end_of(pid_t pid) {
   int status = 0;
   assert_int_equal(waitpid(pid, &status, 0), pid);
@@ -68,7 +69,7 @@ static kf_status open_rows(kf_ctx *ctx, const world *w, kf_data **data) {
   return kf_data_open_memory(ctx, w->rows, w->n, w->dim, w->labels, NULL, w->classes, data);
 }
 
-/* Statistics of a context; everything that is made of them is the CPU's. */
+/* Statistics of a context; everything made from them must be the same as on the CPU. */
 static kf_status add_all(kf_ctx *ctx, const world *w, void *out) {
   AUTO(kf_data) *data = NULL;
   AUTO(kf_stats) *stats = NULL;
@@ -103,7 +104,7 @@ typedef struct scenario {
   uint64_t call; /* before which it fails */
 } scenario;
 
-/* How many calls there are, at most 200. */
+/* The number of calls, at most 200. */
 static int count_calls(const void *argument) {
   const scenario *s = argument;
   const kf_device_list *found;
@@ -124,7 +125,7 @@ static int lose(const void *argument) {
   AUTO(kf_ctx) *cpu = device_ctx(2, "cpu"), *ctx = device_ctx(2, "cuda");
   CHECK(cpu, s->work(cpu, s->w, want) == KF_OK);
   CHECK(ctx, kf_devices_find(ctx, &found) == KF_OK);
-  ctx->devices->asked = s->asked; /* if not, as one that chose it by itself, but for any work */
+  ctx->devices->asked = s->asked; /* if not, as if chosen by itself, but for any amount of work */
   between->lose_call = s->call;
   kf_status status = s->work(ctx, s->w, got);
   CHECK(ctx, between->lose_call == 0);
@@ -137,13 +138,13 @@ static int lose(const void *argument) {
     CHECK(ctx, memcmp(got, want, OUT_BYTES) == 0);
     CHECK(ctx, device_n_heard == 1 && device_said("the CPU takes over: cuda:0 ("));
     memset(got, 0, OUT_BYTES);
-    CHECK(ctx, s->work(ctx, s->w, got) == KF_OK); /* and goes on, without a word */
+    CHECK(ctx, s->work(ctx, s->w, got) == KF_OK); /* and continues, without a note */
     CHECK(ctx, memcmp(got, want, OUT_BYTES) == 0 && device_n_heard == 1);
   }
   return FINE;
 }
 
-/* In the first call, the last but two, and one between. On a GPU each takes a while. */
+/* In the first call, the third from last, and one in between. On a GPU each takes a while. */
 static void lose_somewhere(work_fn work, int least) {
   enum { PLACES = 3 };
   need_between();
@@ -181,7 +182,7 @@ static float *made_rows(uint64_t n, uint32_t dim, uint64_t seed) {
   return rows;
 }
 
-/* The memory that must be left for this to fit and no more. */
+/* The least memory that must be left for this to fit. */
 static uint64_t memory_for(const kf_device_api *api, uint64_t n, uint32_t dim, int share) {
   kf_dev_space space = {.metric = KF_DEV_COSINE, .dim = dim, .padded = dim};
   kf_dev_piece piece = {.space = &space, .n = n, .n_tiles = n / api->tile_rows + 10};

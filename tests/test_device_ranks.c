@@ -1,5 +1,5 @@
 /* test_device_ranks.c - ranks that have devices: the same bytes as one process on the CPU, a device
- * for each rank, and nobody waits for a rank whose device fails. The ranks are threads. With the
+ * for each rank, and no rank hangs when another's device fails. The ranks are threads. With the
  * twin, or with the plug-in in KOOFU_TEST_PLUGIN. */
 #include "device.h"
 #include "thread_ranks.h"
@@ -20,7 +20,7 @@ static kf_status run_stats(kf_ctx *ctx, void *argument, session_log *log) {
   keep_data(data);
   KF_TRY(kf_stats_new_from_data(ctx, data, NULL, &stats));
   keep_stats(stats);
-  KF_TRY(kf_stats_accumulate(ctx, stats, data, NULL, NULL)); /* once more, to what is there */
+  KF_TRY(kf_stats_accumulate(ctx, stats, data, NULL, NULL)); /* again, to existing statistics */
   NOTE(log, stats->rows);
   note(log, stats->counts, K * sizeof *stats->counts);
   note(log, stats->sums, (size_t)K * D * sizeof *stats->sums);
@@ -55,7 +55,7 @@ static kf_status run_use(kf_ctx *ctx, void *argument, session_log *log) {
   return KF_OK;
 }
 
-/* Lambda is chosen by leaving rows out, of which each rank has its share. */
+/* Lambda is chosen by leaving rows out; each rank handles its share of them. */
 static kf_status run_choose(kf_ctx *ctx, void *argument, session_log *log) {
   kf_data *data;
   KF_TRY(open_world(ctx, argument, &data));

@@ -9,7 +9,8 @@
 
 static const kf_metric metrics[] = {KF_METRIC_COSINE, KF_METRIC_INNER, KF_METRIC_EUCLIDEAN};
 
-/* --- asking ----------------------------------------------------------------------------------- */
+/* --- calling
+ * ----------------------------------------------------------------------------------- */
 
 typedef struct answers {
   int64_t *rows;
@@ -366,7 +367,7 @@ TEST(canonical) {
     }
 }
 
-/* --- rows that are as near as others ---------------------------------------------------------- */
+/* --- equally near rows ---------------------------------------------------------- */
 
 /* A problem in which each of the first rows has `copies` copies at scattered places; scaled:
  * multiples instead. Queries are near the first rows. */
@@ -591,7 +592,7 @@ TEST(outliers) {
 
 /* --- faults ----------------------------------------------------------------------------------- */
 
-/* Large enough that a device is used by rule. */
+/* Large enough for a device to be used automatically. */
 static problem worthwhile(void) { return make_problem(kind_named("gaussian"), 64, 768, 2900, 17); }
 
 static problem small(void) { return make_problem(kind_named("cone"), 6000, 20, 10, 17); }
@@ -681,7 +682,7 @@ TEST(no_memory) {
   free_problem(&p);
 }
 
-/* --- lists that are none ---------------------------------------------------------------------- */
+/* --- invalid lists ---------------------------------------------------------------------- */
 
 static struct {
   const kf_device_api *real;
@@ -732,7 +733,7 @@ TEST(unsound_lists) {
     if (asked) {
       assert_int_equal(a.status, KF_ERR_INTERNAL);
       assert_non_null(
-          strstr(kf_errmsg(ctx), "the nearest rows of query 7 are out of order or doubled"));
+          strstr(kf_errmsg(ctx), "the nearest rows of query 7 are out of order or duplicated"));
     } else {
       assert_true(device_n_heard == 1 && device_said("the CPU takes over: cuda:0"));
       compare(ctx, index, &p, 5, NULL);
@@ -841,7 +842,7 @@ TEST(bad_queries) {
   }
 }
 
-/* So many queries that lists arrive in parts and are merged while others arrive. A bad query, or a
+/* Enough queries for lists to arrive in parts and be merged while others arrive. A bad query, or a
  * device lost between parts, ends the search without a deadlock. */
 TEST(lists_in_parts) {
   kf_twin_state *twin = device_twin();

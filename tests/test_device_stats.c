@@ -1,9 +1,9 @@
-/* test_device_stats.c - statistics made on devices are the CPU's, to the bit, and so are its
- * errors; a device that fails loses nothing. With the twin, or with the plug-in in
+/* test_device_stats.c - statistics made on devices are those of the CPU, to the bit, and so are the
+ * errors; if a device fails, nothing is lost. With the twin, or with the plug-in in
  * KOOFU_TEST_PLUGIN.
  *
- * Failures and small memories are made here: the device's table is replaced by one that looks
- * before it calls the other. */
+ * Failures and small memories are made here: the device's table is replaced by one that injects
+ * them before it calls the original. */
 #include "device.h"
 
 #include "device/device.h"
@@ -27,7 +27,8 @@ static kf_ctx *context(unsigned threads, const char *device) {
   return ctx;
 }
 
-/* --- a table that looks first ----------------------------------------------------------------- */
+/* --- a table that injects faults
+ * ----------------------------------------------------------------- */
 
 static struct {
   const kf_device_api *real;
@@ -74,7 +75,7 @@ static kf_dev_status look_wait(kf_dev_moments *moments, uint32_t *bad) {
 static kf_dev_status look_take(kf_dev_moments *moments, uint64_t *totals, int64_t *sums,
                                int64_t *counts) {
   kf_dev_status status = wrapped.real->moments_take(moments, totals, sums, counts);
-  return fails("take") ? wrapped.status : status; /* after it has spoiled them */
+  return fails("take") ? wrapped.status : status; /* after it has overwritten them */
 }
 
 static void *look_alloc(kf_dev *dev, size_t bytes) {
@@ -110,7 +111,7 @@ static kf_devices *wrap(kf_ctx *ctx) {
 
 static void unwrap(void) { wrapped.device->api = wrapped.real; }
 
-/* Room for batches of few rows only. */
+/* Room for small batches only. */
 static kf_devices *wrap_small(kf_ctx *ctx, uint32_t dim) {
   kf_devices *devices = wrap(ctx);
   wrapped.most = (uint32_t)kf_stats_batch(dim);
@@ -173,7 +174,7 @@ static void assert_same(const kf_stats *a, const kf_stats *b) {
   assert_memory_equal(a->moments, b->moments, kf_triangle(a->dim) * sizeof *a->moments);
 }
 
-/* Both make statistics of the same rows, or fail alike. */
+/* Both compute the same statistics, or fail in the same way. */
 static void compare(kf_ctx *cpu, kf_ctx *device, const kf_data *data, const kf_stats_options *o) {
   AUTO(kf_stats) *a = NULL, *b = NULL;
   kf_status status = kf_stats_new_from_data(cpu, data, o, &a);
@@ -246,7 +247,7 @@ TEST(several_devices) {
   compare(cpu, device, data, NULL);
   unsigned batches = (unsigned)((s.n + kf_stats_batch(37) - 1) / kf_stats_batch(37));
   assert_int_equal(wrapped.puts, (batches + 1) / 2); /* the other device has the rest */
-  for (uint64_t bad = 0; bad < s.n; bad += 4999) {   /* the lowest row counts, whoever has it */
+  for (uint64_t bad = 0; bad < s.n; bad += 4999) {   /* the lowest row counts, wherever it is */
     s.rows[bad * 37] = NAN;
     s.rows[(s.n - 1) * 37] = INFINITY;
     compare(cpu, device, data, NULL);
@@ -264,7 +265,7 @@ static int bring(void *user, uint64_t first, uint64_t n, float *out) {
   return 0;
 }
 
-/* Rows with gaps between them, rows that are brought, some rows of others, and several arrays. */
+/* Rows with gaps between them, rows from a callback, subsets, and several arrays. */
 TEST(other_sources) {
   AUTO(kf_ctx) *cpu = context(2, "cpu"), *device = context(3, "cuda");
   AUTO(set) s = make_set(9001, 20, 7, 5);
@@ -279,7 +280,7 @@ TEST(other_sources) {
   AUTOFREE void *half = in_type(&s, KF_F16);
   kf_array two[] = {{.rows = half, .n = 9001, .dtype = KF_F16},
                     {.rows = half, .n = 1, .dtype = KF_F16}};
-  o.labels = NULL; /* there are not as many */
+  o.labels = NULL; /* there are fewer */
   assert_ok(cpu, kf_data_open_arrays(cpu, two, 2, 20, &o, &data));
   assert_int_equal(data->raw_type, KF_TYPE_F16);
   uint16_t rows[3 * 20];
@@ -308,9 +309,9 @@ TEST(other_sources) {
   assert_ok(cpu, kf_data_open_rows(cpu, s.n, 20, bring, &s, &o, &data));
   compare(cpu, device, data, NULL);
   s.classes = 99;
-  compare(cpu, device, data, NULL); /* the error, and where */
+  compare(cpu, device, data, NULL); /* the error, and its place */
   wrap_small(device, 20);
-  s.rows[20 * 100] = NAN; /* is found later, but comes first */
+  s.rows[20 * 100] = NAN; /* is found later, but its row comes first */
   compare(cpu, device, data, NULL);
   unwrap();
   kf_data_free(data);
@@ -362,7 +363,7 @@ TEST(bad_rows) {
         float *row = s.rows + r * DIM;
         for (int i = 0; i < DIM; i++) row[i] = kind == 0 ? 0.0f : 1.0f;
         if (kind > 0) row[r % DIM] = kind == 1 ? NAN : -INFINITY;
-        s.labels[r] = r == 3100 ? -1 : 3; /* bad rows count without a label, too */
+        s.labels[r] = r == 3100 ? -1 : 3; /* bad rows are errors even without a label */
       }
       AUTO(kf_data) *data = open_set(cpu, &s, KF_F32, s.rows, skip);
       compare(cpu, device, data, NULL);
@@ -372,7 +373,7 @@ TEST(bad_rows) {
   unwrap();
 }
 
-/* Values that are too large for an exponent count in labelled rows alone. */
+/* Values too large for an exponent are errors in labelled rows only. */
 TEST(too_large) {
   enum { DIM = 37 };
   AUTO(kf_ctx) *cpu = context(2, "cpu"), *device = context(4, "cuda");
@@ -393,7 +394,7 @@ TEST(too_large) {
   unwrap();
 }
 
-/* Rows are added to what is there, with labels of their own. */
+/* Rows are added to existing statistics, with labels of their own. */
 TEST(adding) {
   AUTO(kf_ctx) *cpu = context(2, "cpu"), *device = context(2, "cuda");
   AUTO(set) s = make_set(3000, 20, 6, 9);
@@ -411,13 +412,13 @@ TEST(adding) {
 
 /* --- devices that fail ------------------------------------------------------------------------ */
 
-/* Every call fails, at first and later. Asked for by name, that is an error, and nothing has
+/* Every call fails, at first and later. If the device was named, that is an error, and nothing has
  * changed; otherwise the CPU takes over. */
 TEST(failing_device) {
   static const char *const calls[] = {"new", "put", "wait", "take"};
   AUTO(kf_ctx) *cpu = context(2, "cpu");
   AUTO(set) s = make_set(20000, 37, 5, 10);
-  kf_stats *before[2], *expected[2], *got = NULL; /* empty at first, or not */
+  kf_stats *before[2], *expected[2], *got = NULL; /* initially empty, or not */
   for (int some = 0; some < 2; some++) {
     assert_ok(cpu, kf_stats_new(cpu, 37, 5, NULL, NULL, &before[some]));
     assert_ok(cpu, kf_stats_new(cpu, 37, 5, NULL, NULL, &expected[some]));
@@ -442,7 +443,7 @@ TEST(failing_device) {
                    kf_stats_add(device, got, s.rows, s.labels, s.n));
       assert_same(before[some], got);
     } else {
-      kf_device *own = kf_device_hold(wrapped.device); /* the context lets go of it */
+      kf_device *own = kf_device_hold(wrapped.device); /* the context releases it */
       assert_ok(device, kf_stats_add(device, got, s.rows, s.labels, s.n));
       assert_same(expected[some], got);
       assert_non_null(strstr(heard, "it was told to fail"));
@@ -513,7 +514,7 @@ TEST(progress) {
   }
 }
 
-/* Little work is not worth opening a device for, unless it was asked for. */
+/* A little work is not worth opening a device for, unless it was named. */
 TEST(little_work) {
   AUTO(kf_ctx) *cpu = context(2, "cpu"), *automatic = context(2, "auto");
   AUTO(set) s = make_set(3000, 20, 6, 13);

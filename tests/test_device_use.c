@@ -124,7 +124,7 @@ TEST(transform) {
   if (twin != NULL) assert_int_equal(twin->used, 0);
 }
 
-/* The map stays on the device with the model, whoever brought it there, with unit length and
+/* The map stays on the device with the model, whichever call copied it there, with unit length and
  * without. */
 TEST(map_stays) {
   kf_twin_state *twin = device_twin();
@@ -213,8 +213,8 @@ TEST(many_classes) {
   same_answers(ctx, &p, &(kf_classify_options){.top = 5, .temperature = 20});
 }
 
-/* One classifier for many calls, of contexts that have devices, others or none, with temperatures
- * of their own. */
+/* One classifier for many calls, from contexts with the same devices, other devices or none, with
+ * different temperatures. */
 TEST(in_many_calls) {
   kf_twin_state *twin = device_twin();
   bool several = device_show(2);
@@ -252,8 +252,8 @@ TEST(judge) {
 
 /* --- faults ----------------------------------------------------------------------------------- */
 
-/* A context with a device that is there; asked: by name. Otherwise as one that chose it by itself,
- * but for any amount of work. */
+/* A context with an existing device; asked: by name. Otherwise as if chosen automatically, but for
+ * any amount of work. */
 static kf_ctx *open_ctx(bool asked) {
   const kf_device_list *found;
   kf_ctx *ctx = device_ctx(2, "cuda");
@@ -292,8 +292,8 @@ static void forget(const problem *p) {
 
 static const work_fn works[] = {map_all, classify_all, eval_all};
 
-/* What a fault does to a piece of work: nothing, or an error where the device was asked for, or a
- * note where it was not. */
+/* What a fault does to a piece of work: nothing, or an error if the device was named, or a note if
+ * it was not. */
 static void check_fault(const problem *p, work_fn work, bool asked, kf_ctx *ctx, const void *want,
                         void *got, size_t size, kf_status error, const char *message) {
   kf_twin_state *twin = device_twin();
@@ -355,7 +355,7 @@ TEST(faults) {
   }
 }
 
-/* Little work stays on the CPU, and opens no device. */
+/* A little work stays on the CPU, and opens no device. */
 TEST(only_where_it_pays) {
   AUTO(problem) p = make_problem(300, 10, 4, 0, 0);
   AUTO(kf_ctx) *ctx = device_ctx(2, NULL);
@@ -364,8 +364,8 @@ TEST(only_where_it_pays) {
   assert_null(ctx->devices);
 }
 
-/* Much work goes to a device that is open, if it is good at f64, and so does what many calls come
- * to. */
+/* Much work goes to an open device if that is fast in f64, and so does the work of many small calls
+ * together. */
 TEST(where_it_pays) {
   kf_twin_state *twin = device_need_twin();
   AUTO(problem) p = make_problem(1 << 17, 64, 3, 0, 64);

@@ -46,7 +46,7 @@ static void plain_whiten(size_t n, const kf_factor *f, const double *s, double *
         to[i * n + j] = sum * f->inverse[i];
       }
   }
-  for (size_t i = 0; i < n; i++) /* rounding is that of the upper triangle */
+  for (size_t i = 0; i < n; i++) /* rounded as in the upper triangle */
     for (size_t j = 0; j < i; j++) c[i * n + j] = c[j * n + i];
 }
 
@@ -135,7 +135,7 @@ TEST(factors) {
   }
 }
 
-/* A pivot at the bound or below, wherever it is, and numbers that are none. */
+/* A pivot at the bound or below, wherever it is, and NaN. */
 TEST(bad_pivots) {
   enum { N = 60 };
   AUTO(kf_ctx) *ctx = test_ctx(2, KF_ISA_AUTO);
@@ -227,7 +227,7 @@ TEST(two_ways) {
   free(t);
 }
 
-/* What was asked of a fitter before changes no bit of a model, nor of the spectrum in it. */
+/* Earlier calls on a fitter change no bit of a model or of the spectrum in it. */
 TEST(whatever_came_before) {
   enum { D = 40 };
   AUTO(kf_ctx) *ctx = test_ctx(2, KF_ISA_AUTO);

@@ -1,5 +1,5 @@
-/* test_embed.c - pictures to a data set, as the library does it: what is reported, what is told and
- * what is refused. Sessions with kills, locks and full disks are in tests/cli/test_embed.py. */
+/* test_embed.c - pictures to a data set, through the library: what is reported, logged and refused.
+ * Sessions with kills, locks and full disks are in tests/cli/test_embed.py. */
 #include "files.h"
 
 #include "encode/shards.h"
@@ -21,7 +21,7 @@ static void listen(void *user, const char *message) {
 /* Progress: counts rise, and the work ends where it is asked to. */
 static struct {
   uint64_t last, total, stop_at, calls;
-  const char *removed_at_last; /* a file that goes when all pictures are embedded */
+  const char *removed_at_last; /* a file that is deleted once all pictures are embedded */
 } seen;
 
 static int watch(void *user, const char *what, uint64_t done, uint64_t total) {
@@ -56,7 +56,7 @@ static int leave(void **state) {
   return remove_test_folder(state);
 }
 
-/* n good pictures; number `bad` of them is none. */
+/* n pictures; number `bad` is not a picture. */
 static kf_pictures *make_pictures(int n, int bad) {
   size_t size;
   char *bytes = test_read(MODELS "/pictures/a.png", &size), name[64];
@@ -95,8 +95,8 @@ TEST(reports) {
   char id[512];
   assert_ok(ctx, kf_data_get_id(ctx, data, 7, id, sizeof id));
   assert_string_equal(id, kf_pictures_id(list, 7));
-  begin();                               /* the report is not asked for, all options are defaults */
-  assert_ok(ctx, kf_outputs_begin(ctx)); /* what is embedded is not put off */
+  begin();                               /* no report, all options are defaults */
+  assert_ok(ctx, kf_outputs_begin(ctx)); /* embedded files cannot be held back */
   assert_error(ctx, KF_ERR_ARG, "kf_outputs_begin holds back",
                kf_embed(ctx, encoder, list, NULL, at("again.safetensors"), NULL));
   kf_outputs_abort(ctx);
@@ -193,7 +193,7 @@ TEST(hints) {
   kf_pictures_free(list);
 }
 
-/* However long the path is, what is wrong with the picture stands behind it. */
+/* However long the path is, the message still says what is wrong with the picture. */
 TEST(a_long_path_is_told_whole) {
   kf_pictures_free(make_pictures(2, 1));
   char paths[2][1200];
@@ -209,7 +209,7 @@ TEST(a_long_path_is_told_whole) {
   assert_non_null(strstr(told, "001.png: is a truncated PNG"));
 }
 
-/* Asked to stop in the middle, it keeps what is finished, and goes on from there. */
+/* If stopped in the middle, it keeps what is finished, and the next run continues from there. */
 TEST(stops_and_goes_on) {
   AUTO(kf_pictures) *list = make_pictures(10, 4);
   kf_embed_report report;
@@ -232,11 +232,11 @@ TEST(stops_and_goes_on) {
   assert_int_equal(report.rows, 9);
   assert_int_equal(report.skipped, 1);
   assert_true(report.resumed == 3 || report.resumed == 6);
-  assert_string_equal(told, first); /* said by the run before, and said again */
+  assert_string_equal(told, first); /* logged by the run before, and logged again */
   assert_same_file(at("o.safetensors"), at("one.safetensors"));
 
-  /* A shard with bad pictures is no use to a run that wants all of them, and stays for one that can
-   * do without. */
+  /* A shard with bad pictures is not reused when skipping is off, but is kept for a run that skips
+   * them. */
   begin();
   seen.stop_at = 8;
   assert_int_equal(kf_embed(ctx, encoder, list, &options, at("o.safetensors"), NULL),
@@ -247,7 +247,7 @@ TEST(stops_and_goes_on) {
   assert_error(ctx, KF_ERR_DATA, "p/class/004.png",
                kf_embed(ctx, encoder, list, &all, at("o.safetensors"), NULL));
   assert_true(there("o.safetensors.parts/shard-00000001.safetensors"));
-  begin(); /* nor does it go with a run that came to nothing */
+  begin(); /* and a failed run does not remove it */
   seen.stop_at = 0;
   assert_int_equal(kf_embed(ctx, encoder, list, &options, at("o.safetensors"), NULL),
                    KF_ERR_CANCELLED);
@@ -257,7 +257,7 @@ TEST(stops_and_goes_on) {
   assert_int_equal(report.rows, 9);
   assert_true(report.resumed >= 6);
 
-  /* At once: nothing is finished, and nothing stays. */
+  /* Stopped at once: nothing is finished, and nothing stays. */
   begin();
   seen.stop_at = 0;
   assert_int_equal(kf_embed(ctx, encoder, list, &options, at("n.safetensors"), NULL),
@@ -265,8 +265,8 @@ TEST(stops_and_goes_on) {
   assert_false(there("n.safetensors.parts"));
 }
 
-/* A shard that goes before the file is put together is missed, and the others serve the next
- * run. */
+/* If a shard disappears before the file is assembled, that is an error, and the next run reuses the
+ * others. */
 TEST(shards_that_go) {
   AUTO(kf_pictures) *list = make_pictures(10, -1);
   kf_embed_options options = {.shard = 3};
@@ -313,7 +313,7 @@ TEST(what_is_refused) {
 
 /* --- shards ----------------------------------------------------------------------------------- */
 
-/* A shard is taken for what it is: of its run, its place and its pictures, and sound. */
+/* A shard is reused only if it is undamaged and matches the run, its number and its pictures. */
 TEST(shards_are_checked) {
   kf_err err = {0};
   kf_embed_run run = {.pictures = 5, .list = 1, .encoder = 2, .dim = 2, .shard_size = 3};
@@ -348,9 +348,9 @@ TEST(shards_are_checked) {
   assert_non_null(strstr(why, "changed"));
   assert_int_equal(kf_shards_find(&shards, 1, 77, &shard, &is, why, &err), KF_OK);
   assert_false(is);
-  assert_string_equal(why, ""); /* it is just not there */
+  assert_string_equal(why, ""); /* it merely does not exist */
 
-  /* Remarks of which the last has no end are none. */
+  /* Messages whose last one has no NUL are invalid. */
   content.messages = &(kf_string){.data = said.data, .n = 7};
   assert_int_equal(kf_shards_save(&shards, 0, &content, &err), KF_OK);
   content.messages = &said;
@@ -378,7 +378,8 @@ TEST(shards_are_checked) {
   }
   kf_string_clear(&said);
 
-  /* Nobody else gets in meanwhile; another run does not at all, and the folder stays. */
+  /* No other process gets in meanwhile; a different run is refused altogether, and the folder
+   * stays. */
   kf_shards other;
   assert_int_equal(kf_shards_open(&other, out, &run, true, &err), KF_ERR_IO);
   assert_non_null(strstr(err.message, "another process"));
@@ -394,7 +395,7 @@ TEST(shards_are_checked) {
   kf_shards_remove(&other); /* does nothing */
 }
 
-/* A folder of that name that somebody else keeps shards in is left as it is. */
+/* A folder of that name with shards of another program is left as it is. */
 TEST(shards_of_others_stay) {
   AUTO(kf_pictures) *list = make_pictures(3, -1);
   mkdir(at("o.safetensors.parts"), 0777);
@@ -411,7 +412,7 @@ TEST(shards_of_others_stay) {
   assert_true(there("o.safetensors.parts/shard-1-of-2.safetensors"));
 }
 
-/* What links in the folder lead to is neither written nor made. */
+/* The targets of links in the folder are neither written nor created. */
 TEST(links_are_not_followed) {
   kf_err err = {0};
   kf_embed_run run = {.pictures = 1, .list = 1, .encoder = 2, .dim = 2, .shard_size = 3};

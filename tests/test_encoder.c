@@ -8,7 +8,7 @@
 
 /* --- the reference --------------------------------------------------------------------------- */
 
-/* The limits of issue and documents; f32 is in truth far closer. */
+/* The documented limits; f32 is in fact far closer. */
 static void compare_rows(const char *model, const char *what, const float *rows, const golden *want,
                          kf_precision precision) {
   double limit = precision == KF_PRECISION_F32 ? 1 - 1e-9 : 0.9999, apart = 0;
@@ -47,7 +47,7 @@ static kf_status encode_pictures(kf_ctx *ctx, const kf_encoder *e, const void *i
   return kf_encode_images(ctx, e, in, n, out, NULL);
 }
 
-/* What goes in, and what must come out. */
+/* Inputs and expected outputs. */
 static const struct {
   const char *input, *output;
   const void *given; /* NULL: the tensor `input` */
@@ -124,7 +124,7 @@ TEST(tells_about_itself) {
                kf_encoder_load(ctx, folder, &(kf_encoder_options){.precision = 7}, &none));
 }
 
-/* On is what the default is; off, and only off, leaves a tower out. */
+/* On is the default; off, and only off, leaves a tower out. */
 TEST(switches) {
   AUTO(kf_ctx) *ctx = test_ctx(2, KF_ISA_AUTO);
   const char *folder = MODELS "/clip-f32";
@@ -169,7 +169,7 @@ static void *repeat(const golden *in, size_t copies) {
   return all;
 }
 
-/* All at once, many times over, and one by one: each row must have the bits of `want`. */
+/* All at once, repeated many times, and one by one: each row must have the bits of `want`. */
 static void compare_bits(kf_ctx *ctx, const kf_encoder *e, int way, const golden *in, size_t dim,
                          const float *want) {
   size_t n = in->n, row = dim * sizeof(float);
@@ -205,7 +205,7 @@ static void compare_everywhere(const char *model, int way, kf_precision precisio
       AUTO(kf_encoder) *e = load_model(ctx, model, precision);
       assert_int_equal(kf_encoder_checksum(e), kf_encoder_checksum(reference));
       compare_bits(ctx, e, way, &in, dim, want);
-      if (t == 0) compare_bits(plain, e, way, &in, dim, want); /* with a context of another kind */
+      if (t == 0) compare_bits(plain, e, way, &in, dim, want); /* with a different context */
     }
   }
   free(in.values);

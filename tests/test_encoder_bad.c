@@ -1,5 +1,5 @@
-/* test_encoder_bad.c - model folders that are not what they say: every defect is refused by the
- * name of the file, tensor or setting. Each case changes one thing in a copy of a golden model. */
+/* test_encoder_bad.c - invalid model folders: every defect is refused with the name of the file,
+ * tensor or setting. Each case changes one thing in a copy of a golden model. */
 #include "models.h"
 
 #include <math.h>
@@ -7,7 +7,7 @@
 
 static const char *folder; /* holds the copy */
 static kf_ctx *ctx;
-static char said[1024]; /* the last remark to the log */
+static char said[1024]; /* the last log message */
 
 static void listen(void *user, const char *message) {
   (void)user;
@@ -46,7 +46,7 @@ static void write_all(const char *path, const char *bytes, size_t n) {
   assert_int_equal(fclose(file), 0);
 }
 
-/* Replaces the first `from` behind the first `after` in a file of the copy. */
+/* Replaces the first `from` after the first `after` in a file of the copy. */
 static void replace(const char *name, const char *after, const char *from, const char *to) {
   char path[400];
   size_t n;
@@ -271,7 +271,7 @@ TEST(defaults_are_the_references) {
   assert_false(c.text.present);
 }
 
-/* Every name of an activation that the reference knows and we do. */
+/* Every activation name that both the reference and koofu know. */
 TEST(names_of_activations) {
   static const struct {
     const char *name;
@@ -314,7 +314,7 @@ TEST(settings_that_cannot_be) {
 #define OUT_PROJ "vision_model.encoder.layers.1.self_attn.out_proj.weight"
 
 TEST(changed_tensors) {
-  /* The new text is as long as the old one, so that the header stays sound. */
+  /* The new text is as long as the old one, so that the header stays valid. */
   static const struct {
     const char *after, *from, *to, *cause;
   } changes[] = {
@@ -350,7 +350,7 @@ static void replace_in_header(const char *after, const char *from, const char *t
   write_all(path, bytes, n);
 }
 
-/* Writes into a tensor of the copy, 4 bytes at an element. */
+/* Writes 4 bytes into a tensor of the copy, at an element. */
 static void poke(const char *name, uint64_t element, float value) {
   char path[400];
   kf_err err;
@@ -386,8 +386,7 @@ TEST(weights_that_are_no_numbers) {
   }
 }
 
-/* Weights that are finite may still be too large. Who does without bad pictures does without
- * these. */
+/* Finite weights may still be too large. Skipping bad pictures also skips these. */
 TEST(embeddings_that_overflow) {
   copy_of("clip-f32");
   poke("vision_model.post_layernorm.weight", 0, 1e30f);
@@ -422,7 +421,7 @@ TEST(checksum_of_changes) {
   kf_encoder_free(before);
   kf_encoder_free(after);
   kf_encoder_free(other);
-  /* The same bytes in another type are other numbers. */
+  /* The same bytes in another type are different numbers. */
   copy_of("clip-f16");
   before = accepted();
   replace_in_header("\"vision_model.post_layernorm.bias\"", "\"F16\"", "\"BF16\"");
@@ -439,7 +438,7 @@ TEST(extras_are_told) {
   replace("model.safetensors", "", "logit_scale", "other_scale");
   kf_encoder_free(accepted());
   assert_non_null(strstr(said, "'other_scale'"));
-  /* Old files hold the numbers of positions, of which nobody needs to be told. */
+  /* Old files hold position ids, which are not worth a note. */
   replace_in_header("", "other_scale", "vision_model.embeddings.position_ids");
   kf_encoder_free(accepted());
   assert_string_equal(said, "");
@@ -492,7 +491,7 @@ TEST(indexes) {
   refused("model-00003-of-00003.safetensors: cannot be opened");
 }
 
-/* One file under more names than may be open at a time. */
+/* One file under more names than files may be open at a time. */
 TEST(too_many_files) {
   enum { FILES = 257 };
   kf_string header = {0}, index = {0};
@@ -525,8 +524,8 @@ TEST(too_many_files) {
 
 /* --- the end of a text ------------------------------------------------------------------------ */
 
-/* The first end there is. Where there is none, the reference's search says 'the first token', and
- * so do we; with the old number 2 it is the first of the largest. */
+/* The first end token. If there is none, the reference's search returns the first token, and so
+ * does koofu; with the old number 2 it is the first of the largest. */
 TEST(ends_of_texts) {
   static const int32_t tokens[] = {5, 9, 7, 9, 7, 2};
   static const struct {
@@ -541,8 +540,8 @@ TEST(ends_of_texts) {
 
 /* --- large models ----------------------------------------------------------------------------- */
 
-/* A tensor of the copy gets more rows: others behind all data, which rise from 0 to 1. The old ones
- * stay as a tensor that nobody asks for. */
+/* A tensor of the copy gets more rows: new ones after all data, rising from 0 to 1. The old ones
+ * stay as an unused tensor. */
 static void make_longer(const char *name, size_t rows, size_t width) {
   char path[400], quoted[100], entry[300];
   size_t n, more = rows * width * sizeof(float);
@@ -582,7 +581,7 @@ static void compare_three(kf_encoder *e, const void *inputs, size_t size, bool i
   }
 }
 
-/* A text may have more rows than are otherwise computed together. */
+/* A text may have more rows than a usual batch. */
 TEST(long_contexts) {
   enum { LONG = 600 };
   copy_of("clip-f32");

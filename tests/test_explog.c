@@ -107,7 +107,7 @@ TEST(ln_at_the_edges) {
   assert_true(ulps(kf_ln(DBL_MAX), logl((long double)DBL_MAX)) < LN_BOUND);
 }
 
-/* Bits that must come out on every machine. Chained, so that one wrong bit anywhere shows. */
+/* Bits that every machine must produce. Chained, so that one wrong bit anywhere shows. */
 TEST(same_bits_everywhere) {
   assert_true(bits_of(kf_exp(1)) == UINT64_C(0x4005bf0a8b14576a));
   assert_true(bits_of(kf_exp(-0.1)) == UINT64_C(0x3fecf46d99d52b3a));

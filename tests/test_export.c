@@ -1,6 +1,6 @@
-/* test_export.c - models for other programs: what a call may ask for, files that wait for others,
- * the same bytes from every thread and instruction set, numbers that f32 cannot hold. What is in
- * the files is tested by tests/cli/test_export.py, and by the programs they are for with `make
+/* test_export.c - models for other programs: valid options, files that are held back, the same
+ * bytes for every number of threads and instruction set, numbers that f32 cannot hold. The contents
+ * of the files are tested by tests/cli/test_export.py and, with the target programs, by `make
  * test-export`. */
 #include "test.h"
 #include "world.h"
@@ -43,14 +43,14 @@ TEST(calls) {
   assert_int_equal(unlink(path), 0);
 }
 
-/* Between kf_outputs_begin and its end, what is exported waits as other files do. */
+/* Between kf_outputs_begin and kf_outputs_commit, exported files are held back as others are. */
 TEST(held_back) {
   AUTO(kf_ctx) *ctx = test_ctx(1, KF_ISA_AUTO);
   AUTO(kf_model) *model = make_model(ctx, 1);
   for (int commit = 0; commit < 2; commit++) {
     assert_ok(ctx, kf_outputs_begin(ctx));
     for (size_t i = 0; i + 1 < NAMES; i++)
-      if (strcmp(names[i], "m.h") != 0) /* which m.c writes as well */
+      if (strcmp(names[i], "m.h") != 0) /* which m.c also writes */
         assert_ok(ctx, kf_export(ctx, model, NULL, test_path(folder, names[i])));
     assert_error(ctx, KF_ERR_ARG, "written twice",
                  kf_export(ctx, model, NULL, test_path(folder, "m.h")));
@@ -65,7 +65,7 @@ TEST(held_back) {
   for (size_t i = 0; i + 1 < NAMES; i++) unlink(test_path(folder, names[i]));
 }
 
-/* A file, or one of the folder. */
+/* A file, or one in the folder. */
 static char *read_file(const char *name, size_t *n) {
   const char *path = test_path(folder, name);
   if (strcmp(name, "hub") == 0) path = test_path(folder, "hub/config.json");

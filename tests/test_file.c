@@ -291,7 +291,7 @@ TEST(labels_inside) {
   assert_null(kf_data_class_name(data, 3));
   kf_data_free(data);
   assert_file(path, &(kf_data_options){.inner_labels = KF_OFF}, 3, 2, six, NULL);
-  /* A label file wins over the labels inside, and its text means the names inside. */
+  /* A label file overrides the labels inside, and its text refers to the names inside. */
   const char *labels[] = {write_text("own.txt", "z\nz\nx\n")};
   const int32_t own[3] = {2, 2, 0};
   assert_file(path, &(kf_data_options){.labels = labels, .n_labels = 1}, 3, 2, six, own);
@@ -497,7 +497,7 @@ TEST(save) {
   }
 }
 
-/* Rows in other units, to see that save_mapped calls the map with the right rows. */
+/* Rows in other units, to check that save_mapped calls the map with the right rows. */
 static kf_status halve(const void *argument, const kf_kernels *kernels, const float *rows,
                        const double *norm2, uint64_t n, float *out, kf_err *err) {
   (void)argument;
@@ -802,7 +802,7 @@ TEST(pass) {
       }
 }
 
-/* A data set that keeps what it is told of. With WIDE columns, 8 MiB are 32 rows. */
+/* A data set that records which rows were announced. With WIDE columns, 8 MiB are 32 rows. */
 enum { WIDE = 65536, WIDE_ROWS = 75 };
 typedef struct announced {
   kf_data base;

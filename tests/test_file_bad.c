@@ -1,5 +1,5 @@
-/* test_file_bad.c - files that are not what they must be. Every case gives a status and a sentence
- * that names the file and the cause. */
+/* test_file_bad.c - invalid files. Every case gives a status and a sentence that names the file and
+ * the cause. */
 #include "files.h"
 
 #include "file/file_internal.h"

@@ -76,7 +76,7 @@ static double cosine(const double *a, const double *b, int n) {
   return ab / sqrt(aa * bb);
 }
 
-/* A model returns the text that it was given. */
+/* A model returns the text that was added to it. */
 TEST(text_of_a_model) {
   AUTO(problem) *p = make_problem(1, KF_ISA_AUTO, KF_CENTRE_MEAN);
   kf_text *text = text_of(p, 2, K), *got; /* c02 … c09: c00 and c01 have rows alone */
@@ -184,8 +184,7 @@ TEST(file) {
 
 TEST(classes_of_one_side) {
   AUTO(problem) *p = make_problem(2, KF_ISA_AUTO, KF_CENTRE_MEAN);
-  AUTO(kf_text) *text =
-      text_of(p, 2, K + 2); /* c00 and c01 have rows alone, c08 … c11 text alone */
+  AUTO(kf_text) *text = text_of(p, 2, K + 2); /* c00 and c01 have only rows, c08 … c11 only text */
   AUTO(kf_model) *fused = NULL, *wider = NULL, *most = NULL;
   p->model->temperature = 20; /* for scores other than fused ones */
   p->model->reject_share = 0.9;

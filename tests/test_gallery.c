@@ -251,7 +251,7 @@ TEST(mapped_to_zero) {
   assert_ok(ctx, kf_gallery_search(ctx, g, w.rows + 17 * DIM, 1, 1, NULL, &found, &distance, NULL));
   assert_int_equal(found, 17);
   assert_true(distance == 0);
-  /* So is a query of zeros: it goes to T (0 - mean). */
+  /* So is a query of zeros: it maps to T (0 - mean). */
   float zero[DIM] = {0}, z[L];
   for (int l = 0; l < L; l++) {
     double sum = 0;

@@ -1,4 +1,4 @@
-/* test_gallery_live.c - galleries that live: rows added, removed and replaced in files beside
+/* test_gallery_live.c - galleries that change: rows added, removed and replaced in files beside
  * them. */
 #include "galleries.h"
 
@@ -105,7 +105,7 @@ static void take_away(life *l, uint64_t n, uint64_t *seed) {
   free(id);
 }
 
-/* A gallery made of its rows at once. */
+/* A gallery made from its rows at once. */
 static const char *fresh(const life *l) {
   const char *path = lasting("fresh.safetensors"), *ids;
   AUTO(kf_data) *data = rows_of(l, l->rows, l->n, &ids);
@@ -187,7 +187,7 @@ static void assert_same_data(const life *l, const char *path) {
   }
 }
 
-/* The bytes of a file without its batches, which only a gallery that has grown knows. */
+/* The bytes of a file without its batches, which only a gallery that has grown has. */
 static void assert_same_tensors(const char *a, const char *b) {
   kf_st x, y;
   assert_int_equal(kf_st_open(&x, a, &ctx->err), KF_OK);
@@ -214,7 +214,7 @@ static void assert_same_tensors(const char *a, const char *b) {
 
 static bool is_there(const char *path) { return access(path, F_OK) == 0; }
 
-/* A random life: at every step it answers as a gallery made of its rows at once. */
+/* Random changes: after every step it answers as a gallery made from its rows at once. */
 static void live_through(uint64_t seed, kf_metric metric, kf_dtype dtype, bool mapped) {
   AUTO(life) l = {.w = make_world(400, DIM, CLASSES, 2, seed),
                   .path = lasting("live.safetensors"),
@@ -241,7 +241,7 @@ static void live_through(uint64_t seed, kf_metric metric, kf_dtype dtype, bool m
   }
   AUTOFREE char *now = test_read(l.path, &size);
   assert_memory_equal(first, now, size); /* never written again */
-  /* One file again: the one that its rows would have given. */
+  /* Compacted, it is the file that its rows would have given. */
   assert_true(is_there(at("live.safetensors.changes")));
   assert_ok(ctx, kf_gallery_compact(ctx, l.path, NULL));
   assert_false(is_there(at("live.safetensors.changes")));
@@ -296,7 +296,8 @@ TEST(cost) {
   assert_true(sizes[0] < 50 * (DIM * 4 + 4 + 8 + 8) + 1000);
 }
 
-/* --- left-overs, damage and lies -------------------------------------------------------------- */
+/* --- leftovers, damage and false data
+ * -------------------------------------------------------------- */
 
 static kf_status open_it(const char *path) {
   AUTO(kf_gallery) *g = NULL;
@@ -313,7 +314,7 @@ static void copy_file(const char *from, const char *to) {
   fclose(file);
 }
 
-/* What is left of another file does not count, and goes with the next change. */
+/* Leftover changes of another file are ignored, and the next change removes them. */
 TEST(left_overs) {
   AUTO(life) l = {.w = make_world(60, DIM, CLASSES, 2, 8), .path = lasting("left.safetensors")};
   add(&l, 20, 0, NULL);
@@ -323,14 +324,14 @@ TEST(left_overs) {
   snprintf(kept, sizeof kept, "%s", at("kept"));
   copy_file(old, kept);
   assert_ok(ctx, kf_gallery_compact(ctx, l.path, NULL));
-  /* As if the machine had gone down before the change was removed. */
+  /* As if the machine had crashed before the change was removed. */
   mkdir(at("left.safetensors.changes"), 0700);
   copy_file(kept, old);
   assert_same_answers(&l, fresh(&l));
   add(&l, 5, 0, NULL);
   assert_false(is_there(old));
   assert_same_answers(&l, fresh(&l));
-  /* A gallery that is written anew has none, even if it has the same bytes as before. */
+  /* A rewritten gallery has no changes, even if it has the same bytes as before. */
   life m = {.w = l.w, .path = l.path};
   add(&m, 20, 0, NULL);
   assert_false(is_there(at("left.safetensors.changes")));
@@ -339,7 +340,7 @@ TEST(left_overs) {
   m = (life){.w = l.w, .path = l.path};
   add(&m, 20, 0, NULL);
   assert_same_answers(&m, fresh(&m));
-  /* Links lead to the file and what is beside it. */
+  /* A link leads to the file and to the changes beside that. */
   const char *link = lasting("link.safetensors");
   assert_int_equal(symlink(l.path, link), 0);
   m.path = link;
@@ -360,7 +361,7 @@ TEST(missing_and_damaged) {
   snprintf(second, sizeof second, "%s", first);
   strstr(second, "-000001")[6] = '2';
   assert_ok(ctx, open_it(l.path));
-  /* Exchanged, missing, damaged. */
+  /* Swapped, missing, damaged. */
   const char *aside = lasting("aside");
   assert_int_equal(rename(first, aside), 0);
   assert_error(ctx, KF_ERR_DATA, "1 of 2 changes is missing", open_it(l.path));
@@ -379,8 +380,8 @@ TEST(missing_and_damaged) {
   const char *path = l.path;
   kf_data *data;
   assert_error(ctx, KF_ERR_DATA, "the file is damaged", kf_data_open(ctx, &path, 1, NULL, &data));
-  /* What a killed process has left goes with the next change; names of other files are nothing to
-   * us. */
+  /* What a killed process left behind is removed by the next change; files with other names are
+   * ignored. */
   char left[700];
   snprintf(left, sizeof left, "%.*s.%s.0123456789abcdef.part",
            (int)(strrchr(first, '/') + 1 - first), first, strrchr(first, '/') + 1);
@@ -409,7 +410,7 @@ TEST(refused) {
   assert_int_equal(removal.removed, 0);
   assert_int_equal(removal.missing, 2);
   assert_false(is_there(at("no.safetensors.changes")));
-  /* Ids in a file, as a list, or both. */
+  /* Ids in a file, in a list, or in both. */
   const char *file = write_text("gone.txt", "id-2\n\nid-2\nnobody\n");
   assert_ok(ctx, kf_gallery_remove(ctx, l.path, &(kf_id_list){.ids = all, .n = 1, .file = file},
                                    &removal));
@@ -427,16 +428,16 @@ TEST(refused) {
   kf_gallery_options options = {.append_to = bare, .replace = 1};
   assert_error(ctx, KF_ERR_ARG, "has no ids", kf_gallery_save(ctx, data, NULL, &options, bare));
   options.append_to = NULL;
-  assert_error(ctx, KF_ERR_ARG, "grows itself", kf_gallery_save(ctx, data, NULL, &options, bare));
+  assert_error(ctx, KF_ERR_ARG, "in place", kf_gallery_save(ctx, data, NULL, &options, bare));
   kf_data *other;
-  /* Other labels cannot belong to rows of which some are gone. */
+  /* Separate labels cannot match rows some of which are gone. */
   const char *path = l.path, *labels = write_text("labels.txt", "0\n1\n1\n");
   assert_error(
       ctx, KF_ERR_DATA, "is a gallery with changes",
       kf_data_open(ctx, &path, 1, &(kf_data_options){.labels = &labels, .n_labels = 1}, &other));
 }
 
-/* A batch that is there is not added again; one whose rows were removed is. */
+/* A batch that is still there is not added again; one whose rows were removed is. */
 TEST(repeated) {
   AUTO(life) l = {.w = make_world(60, DIM, CLASSES, 2, 11), .path = lasting("again.safetensors")};
   add(&l, 20, 0, NULL);
@@ -555,7 +556,7 @@ static life many_changes(const char *name, uint64_t seed) {
   return l;
 }
 
-/* What an open gallery and an open data set say: everything that is read from files. */
+/* What an open gallery and an open data set return: everything that is read from files. */
 typedef struct reading {
   int64_t rows[2][ROWS_READ * 3];
   double scores[2][ROWS_READ * 3];
@@ -574,7 +575,7 @@ static void read_all(kf_gallery *const g[2], const kf_data *data, reading *out) 
     assert_ok(ctx, kf_data_get_id(ctx, data, i, out->ids[i], sizeof out->ids[i]));
 }
 
-/* The names in a folder that begin so. */
+/* The names in a folder that begin with this. */
 static int names_like(const char *where, const char *beginning) {
   int n = 0;
   DIR *dir = opendir(where);
@@ -585,7 +586,7 @@ static int names_like(const char *where, const char *beginning) {
   return n;
 }
 
-/* Whatever becomes of the gallery, those who have opened it read it as it was. The last of them
+/* Whatever happens to the gallery, readers that opened it see it as it was. The last of them
  * removes what was kept for them. */
 TEST(read_on) {
   static const char *const ways[] = {"compact", "compact twice", "write again", "same bytes"};
@@ -618,7 +619,7 @@ TEST(read_on) {
   }
 }
 
-/* A folder that a reader held and did not remove goes when the gallery is made one file again. */
+/* A folder that a reader held and did not remove is removed when the gallery is compacted. */
 TEST(put_away) {
   AUTO(life) l = many_changes("away.safetensors", 70);
   int reader = open(at("away.safetensors.changes"), O_RDONLY | O_DIRECTORY);

@@ -197,7 +197,7 @@ static void check_filter(kf_ctx *c, problem *p, kf_metric metric, kf_dtype dtype
   assert_error(c, KF_ERR_ARG, "nearest rows were requested",
                kf_gallery_search(c, p->gallery, p->queries, 1, (uint32_t)n + 1, &options, found[0],
                                  NULL, NULL));
-  assert_error(c, KF_ERR_ARG, "of another gallery",
+  assert_error(c, KF_ERR_ARG, "to another gallery",
                kf_gallery_search(c, alone, p->queries, 1, 1, &options, found[0], NULL, NULL));
 }
 
@@ -232,8 +232,8 @@ static void filters_of(kf_ctx *c, uint64_t seed) {
 
 TEST(filters) { in_every_way(filters_of); }
 
-/* In large galleries a first look at all rows gives floors, which must not be those of rows that do
- * not take part: here all of these are nearer. */
+/* In large galleries the first floor comes from a look at all rows, and must not come from rows
+ * that do not take part: here all of these are nearer. */
 TEST(floors) {
   enum { MANY = 9000, K = 5 };
   AUTOFREE float *rows = malloc(MANY * 4 * sizeof *rows), *far = malloc(MANY / 2 * 4 * sizeof *far);
@@ -322,7 +322,7 @@ static void unique_of(kf_ctx *c, uint64_t seed) {
       kf_unique about;
       AUTOFREE float *x = malloc(sizeof p->rows);
       assert_ok(c, kf_gallery_fetch(p->gallery, c->kernels, 0, ROWS, x, &c->err));
-      /* Labels go along pairs until none changes. */
+      /* Labels spread along pairs until none changes. */
       for (uint64_t i = 0; i < ROWS; i++) wanted[i] = i;
       for (bool more = true; more;) {
         more = false;

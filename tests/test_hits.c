@@ -66,7 +66,7 @@ TEST(choice_at_the_ends) {
     for (uint64_t i = 0; i < w.n; i++)
       for (uint32_t j = 0; j < w.dim; j++) {
         double x = test_normal(&seed);
-        if (e == 0) /* what tells classes apart is far smaller than the rest */
+        if (e == 0) /* what separates classes is far smaller than the rest */
           x = j < 4 ? x : 1e-3 * (x + 4 * sin((double)w.labels[i] * (j + 1)));
         else /* and here it is where rows differ most */
           x = j > 0 ? x : 90 * x + 60 * w.labels[i];
@@ -207,7 +207,7 @@ TEST(choice_of_enough_rows) {
   }
 }
 
-/* Rows alone in their class are told of the whole sample, whatever part of it was enough. */
+/* Rows alone in their class are counted over the whole sample, whatever part of it was enough. */
 TEST(single_rows_of_the_sample) {
   enum { ROWS = 26000, ALONE = 80, CLASSES = 4 };
   AUTO(world) w = make_world(ROWS, 8, CLASSES, 0, 33);

@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-/* What the metadata say of a column. */
+/* What the metadata say about a column. */
 static kf_status names_of(const char *metadata, const char *column, kf_names *names, kf_err *err) {
   const char *keys[] = {"pandas", "huggingface"}, *values[] = {"{", metadata};
   kf_in in = {.fd = -1, .path = "x.parquet"};
@@ -40,7 +40,7 @@ TEST(good) {
   expect(text, "label", names, 3);
   expect(text, "a.b", whole, 1); /* a name with a dot comes first */
   expect(FEATURES("\"a\": {\"b\": " LABEL("[\"cat\"]") "}"), "a.b", names, 1);
-  /* Nothing is said of these. */
+  /* The metadata do not mention these. */
   static const char *const none[] = {"img",   "other", "a", "a.n", "a.c",   "label.b",
                                      "a.b.c", "",      ".", "lab", "labels"};
   for (size_t i = 0; i < sizeof none / sizeof *none; i++) expect(text, none[i], NULL, 0);
@@ -82,7 +82,7 @@ TEST(hostile) {
   refused(FEATURES("\"label\": " LABEL("[\"a\", \"b\", \"a\"]")), "'a'"); /* twice */
   refused(FEATURES("\"label\": " LABEL("[\"a\\u0000b\"]")), "metadata 'huggingface'");
   refused(FEATURES("\"label\": " LABEL("[\"\xFF\"]")), "metadata 'huggingface'");
-  /* Lists inside lists for ever, and more values than there may be. */
+  /* Endlessly nested lists, and more values than the limit. */
   enum { LONG = 1 << 20 };
   AUTOFREE char *text = malloc(LONG + 1);
   assert_non_null(text);

@@ -6,7 +6,7 @@
 
 enum { ROWS = 700, DIM = 3 };
 
-/* What row i is called; long and short ones, more than are read at a time. */
+/* The id of row i; long and short ones, more than are read at a time. */
 static const char *name_of(uint64_t i) {
   static char name[600];
   int n = snprintf(name, sizeof name, "p\xc3\xa4th/%d/", (int)i);
@@ -75,7 +75,7 @@ TEST(read_by_position) {
   kf_data_free(data);
 }
 
-/* The bad row goes, and its id with it. */
+/* The bad row is left out together with its id. */
 TEST(kept_by_saving) {
   const char *paths[] = {write_set("a.safetensors", 0, 300, true),
                          write_set("b.safetensors", 300, ROWS - 300, true)};

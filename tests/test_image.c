@@ -1,5 +1,5 @@
-/* test_image.c - pictures: what Pillow and the reference's image processors make of them is stored
- * in tests/golden/images (make_images.py); damage, truncation and bombs are made here. */
+/* test_image.c - pictures: what Pillow and the reference's image processors return for them is
+ * stored in tests/golden/images (make_images.py); damage, truncation and bombs are made here. */
 #include "files.h"
 
 #include "encode/codec.h"
@@ -22,7 +22,7 @@ static const char *golden(const char *name) {
   return path;
 }
 
-/* A format that this build leaves out is no failure. */
+/* A format that this build leaves out is not a failure. */
 static bool left_out(void) { return strstr(err.message, "this build of koofu does not read"); }
 
 static bool reads(const char *ending) {
@@ -183,7 +183,7 @@ static const char *const small[] = {
     "animated.webp"};
 enum { N_SMALL = sizeof small / sizeof *small };
 
-/* A copy of exactly n bytes, so that a sanitizer sees a read behind it. */
+/* A copy of exactly n bytes, so that a sanitizer sees a read past its end. */
 static void *exact_copy(const char *bytes, size_t n) {
   void *copy = malloc(n > 0 ? n : 1);
   assert_non_null(copy);
@@ -245,7 +245,7 @@ TEST(what_is_no_picture_is_refused) {
   if (reads(".webp")) assert_refused_bytes("RIFF\4\0\0\0WEBP", 12, 0, "WebP");
 }
 
-/* Writes another size over that of a picture; the checksum of a PNG's head is made right. */
+/* Writes another size over that of a picture; the checksum of a PNG's header is corrected. */
 static uint32_t crc(const uint8_t *p, size_t n) {
   uint32_t value = 0xffffffff;
   while (n-- > 0) {
@@ -305,7 +305,7 @@ static uint64_t cost_of(const uint8_t *bytes, size_t size) {
   return codec.cost;
 }
 
-/* A packed text may become as large as deflate can make it. */
+/* A compressed text may become as large as deflate allows. */
 TEST(packed_texts_of_png) {
   if (!reads(".png")) test_skip(".png decoder");
   for (uint32_t length = 2; length <= 1 << 20; length *= 2) {
@@ -403,8 +403,8 @@ TEST(the_limit_is_that_of_the_caller) {
   }
 }
 
-/* EXIF that is damaged leaves the picture as it is; the tag is found behind others, in either order
- * of bytes, and out of a list of values. */
+/* Damaged EXIF leaves the picture as it is; the tag is found after others, in either byte order,
+ * and in a list of values. */
 TEST(exif_is_read_with_care) {
   if (!reads(".jpg")) test_skip(".jpg decoder");
   static const struct {
@@ -447,7 +447,7 @@ TEST(exif_is_read_with_care) {
   }
 }
 
-/* A PNG that says it in two places means its eXIf. */
+/* If a PNG has EXIF in two places, its eXIf chunk counts. */
 TEST(exif_twice_in_png) {
   if (!reads(".png")) test_skip(".png decoder");
   static const char exif[] = "\0\0\0\26eXIfII*\0\10\0\0\0\1\0\22\1\3\0\1\0\0\0\1\0\0\0....";
@@ -464,13 +464,13 @@ TEST(exif_twice_in_png) {
   assert_int_equal(kf_image_decode(bytes, size, 0, "NAME", &turned, &err), KF_OK);
   assert_int_equal(kf_image_decode(file, size + CHUNK, 0, "NAME", &image, &err), KF_OK);
   assert_true(turned.width != turned.height);
-  assert_int_equal(image.width, turned.height); /* which leaves it as it is */
+  assert_int_equal(image.width, turned.height); /* which leaves it unchanged */
   assert_int_equal(image.height, turned.width);
   kf_image_clear(&image);
   kf_image_clear(&turned);
 }
 
-/* Of two blocks in a JPEG the first counts, as in Pillow. */
+/* If a JPEG has two blocks, the first counts, as in Pillow. */
 TEST(exif_twice_in_jpeg) {
   if (!reads(".jpg")) test_skip(".jpg decoder");
   static const char exif[] = "\xff\xe1\0\36Exif\0\0II*\0\10\0\0\0\1\0\22\1\3\0\1\0\0\0\6\0\0\0";
@@ -494,7 +494,7 @@ TEST(exif_twice_in_jpeg) {
   }
 }
 
-/* EXIF that the head of a WebP does not announce is not looked at. */
+/* EXIF that the header of a WebP does not announce is ignored. */
 TEST(webp_without_its_flag) {
   if (!reads(".webp")) test_skip(".webp decoder");
   size_t size;
@@ -509,7 +509,7 @@ TEST(webp_without_its_flag) {
   kf_image_clear(&turned);
 }
 
-/* A chunk of an odd size is followed by one more byte; what comes behind is found all the same. */
+/* A chunk of odd size is followed by one more byte; what comes after it is found all the same. */
 TEST(odd_chunks_of_webp) {
   if (!reads(".webp")) test_skip(".webp decoder");
   static const char odd[] = "ODD!\3\0\0\0abc"; /* and the NUL of the string */
@@ -524,7 +524,7 @@ TEST(odd_chunks_of_webp) {
   kf_image plain, image;
   assert_int_equal(kf_image_decode(bytes, size, 0, "NAME", &plain, &err), KF_OK);
   assert_int_equal(kf_image_decode(file, size + more, 0, "NAME", &image, &err), KF_OK);
-  assert_int_equal(image.width, plain.width); /* turned by what EXIF says, which comes last */
+  assert_int_equal(image.width, plain.width); /* rotated as EXIF says, which comes last */
   assert_int_equal(image.height, plain.height);
   assert_memory_equal(image.rgb, plain.rgb, (size_t)3 * plain.width * plain.height);
   kf_image_clear(&image);

@@ -1,4 +1,4 @@
-/* test_in_memory.c - what is in memory instead of a file: rows of any type, stride and number of
+/* test_in_memory.c - data in memory instead of files: rows of any type, stride and number of
  * pieces, and files as bytes. */
 #include "test.h"
 
@@ -79,7 +79,7 @@ TEST(types_and_strides) {
   }
 }
 
-/* From the last row to the first, and columns as well. */
+/* From the last row to the first, and the same for columns. */
 TEST(negative_strides) {
   AUTO(kf_ctx) *ctx = test_ctx(1, KF_ISA_AUTO);
   static float turned[N * D];

@@ -138,7 +138,8 @@ TEST(one_label_file_for_many) {
   ctx = quiet;
 }
 
-/* An order that is not that of bytes is the caller's own; so is any without labels for all. */
+/* An order other than by bytes is the caller's choice; so is any order without a common label
+ * file. */
 TEST(orders_without_doubt) {
   write_twelve();
   const int32_t y[3] = {0, 1, 2};
@@ -152,7 +153,7 @@ TEST(orders_without_doubt) {
   list_by_bytes(paths);
   assert_ok(ctx, kf_data_open(ctx, paths, SHARDS, NULL, &data));
   kf_data_free(data);
-  /* Ids of a gallery and the truth of rows go through them in turn, too. */
+  /* Ids of a gallery and a truth also cover the rows of all files. */
   const char *ids = write_text("ids.txt", "a\nb\nc\nd\ne\nf\ng\nh\ni\nj\nk\nl\n");
   assert_ok(ctx, kf_data_open(ctx, paths, SHARDS, NULL, &data));
   kf_gallery_options gallery = {.ids = ids};
@@ -179,7 +180,7 @@ TEST(label_folders) {
     assert_matched(data, 1);
     kf_data_free(data);
   }
-  /* By name, some of the data files are enough. */
+  /* Matched by name, a subset of the data files is enough. */
   const char *const two[] = {at("s/s_10.npy"), at("s/s_2.npy")};
   kf_data *data;
   kf_data_options options = {.labels = &ways[2], .n_labels = 1};
@@ -213,8 +214,8 @@ TEST(label_folders_that_do_not_fit) {
                 "s_7.npy");
 }
 
-/* Label files one by one keep to the order of the paths, which must not be sorted then; next to a
- * folder, whose order is not the caller's, it is told. */
+/* Label files given one by one follow the order of the paths, which must not be sorted then; next
+ * to a folder, whose order is not the caller's, that is logged. */
 TEST(labels_one_by_one) {
   write_twelve();
   const char *const paths[] = {at("s/s_10.npy"), at("s/s_9.npy")};

@@ -10,7 +10,7 @@ AUTO_OBJECT(kf_left_out)
 
 /* --- the same by fitting again ---------------------------------------------------------------- */
 
-/* Everything as the definitions say, with dense matrices: W, C and their inverses. The scales of
+/* Everything by the definitions, with dense matrices: W, C and their inverses. The scales of
  * columns and kappa are those of all rows, as left_out.c says. */
 typedef struct refit {
   uint32_t dim;
@@ -189,7 +189,7 @@ static bool class_is_left(const world *w, const kf_stats *all, const uint32_t *g
   return lost < kf_stats_count(all, (uint32_t)w->labels[row]);
 }
 
-/* The loss at a temperature, from scores that were seen. */
+/* The loss at a temperature, from recorded scores. */
 static double loss_at(const seen *s, const world *w, double temperature) {
   double sum = 0;
   uint64_t n = 0;
@@ -267,7 +267,7 @@ static void check_scores(const world *w, setting t, double relative) {
         continue;
       }
       double again = refit_score(&r, k, x), most = 1e-9;
-      if (t.text != NULL) { /* which sees rows that are not rounded */
+      if (t.text != NULL) { /* which gets rows that are not rounded */
         again = text_score(w, t.text, row, k) + ALPHA * refit_level(&r, stats, k, x);
         most = 1e-5;
       }
@@ -337,7 +337,7 @@ TEST(paper) {
   check_setting((setting){.method = KF_METHOD_PAPER, .euclidean = true});
 }
 
-/* Two rows a class, and fewer rows than columns. */
+/* Two rows per class, and fewer rows than columns. */
 TEST(two_rows) {
   AUTO(world) w = make_world(16, 20, 8, 1, 5);
   for (int centre = KF_CENTRE_NONE; centre <= KF_CENTRE_MEAN; centre++)
@@ -377,7 +377,8 @@ TEST(groups) {
   check_scores(&w, (setting){.groups = groups, .priors = KF_PRIORS_TRAINING, .prior = 0.2}, 0.5);
 }
 
-/* Groups that are fitted again without, next to some that are not; with text and without. */
+/* Groups left out by fitting again, next to some left out by the formulas; with text and
+ * without. */
 TEST(large_groups) {
   AUTO(world) w = unbalanced(6, 12, 7);
   AUTOFREE uint32_t *groups = malloc(w.n * sizeof *groups);
@@ -401,7 +402,7 @@ TEST(large_groups) {
   check_scores(&w, (setting){.groups = groups, .priors = KF_PRIORS_TRAINING, .prior = 0.2}, 0.5);
 }
 
-/* Only few groups have rows of classes that others have, too: these are the sample. */
+/* Few groups have rows of classes that other groups have too: these are the sample. */
 TEST(useless_groups) {
   enum { N = 3000, K = 1000 };
   AUTO(kf_ctx) *ctx = test_ctx(2, KF_ISA_AUTO);
@@ -536,7 +537,7 @@ TEST(hits_opposite) {
     w = make_world(20 + seed % 4 * 10, 27, 7 + (uint32_t)seed, (double)(seed % 3 * 4), seed);
     for (uint64_t i = 3; i < w.n; i++)
       for (uint32_t j = 0; i % 3 != 0 && j < w.dim; j++) {
-        float other = w.rows[seed % i * w.dim + j]; /* another row, or what is opposite to it */
+        float other = w.rows[seed % i * w.dim + j]; /* another row, or its negative */
         w.rows[i * w.dim + j] = i % 3 == 1 ? -other : other * (1 + 1e-6f * (float)test_normal(&s));
       }
     check_hits_everywhere(&w, false, lambdas, 5);
@@ -593,7 +594,7 @@ TEST(fast) {
   }
 }
 
-/* A part of the rows has the result of leaving out that part alone. */
+/* The result for a part of the rows is that of leaving out this part alone. */
 TEST(part) {
   AUTO(bench) b = make_bench(450, 40, 90, 2);
   kf_left_out_point alone = {0}, part = {0}, all = {0}, most = {0};
@@ -615,7 +616,7 @@ TEST(part) {
   assert_true(most.loss != alone.loss && most.top1 > alone.top1);
 }
 
-/* The error of a temperature is how far those of other rows scatter. */
+/* The error of a temperature matches the scatter of temperatures from other rows. */
 TEST(temperature_error) {
   enum { TIMES = 40, ROWS = 2000 };
   double sum = 0, squares = 0, told = 0;
@@ -690,8 +691,8 @@ static double loss_of_eighth(bench *b, int eighth) {
 
 enum { HALVES = 7 }; /* from 1x to 0.001x */
 
-/* Going down from 1x, half a decade after the other: the eighth of a decade with the least loss,
- * where that is not 1x or more. found: how often it was near each. */
+/* Going down from 1x by half decades finds the eighth of a decade with the least loss, if that is
+ * below 1x. found: how often it was near each. */
 static int search_by_halves(bench *b, const double *loss, int *found) {
   int best = 1;
   while (best + 1 < HALVES && loss[best + 1] < loss[best]) best++;
@@ -765,7 +766,7 @@ TEST(same_fit) {
   kf_model_free(fresh);
 }
 
-/* Distances without a bound do not overflow the sums. */
+/* Unbounded distances do not overflow the sums. */
 TEST(far_away) {
   kf_likelihood s = kf_likelihood_new(true);
   kf_left_out_point p;

@@ -425,7 +425,7 @@ TEST(files) {
   kf_model_free(back);
   size_t size;
   AUTOFREE char *bytes = test_read(path, &size);
-  for (size_t at = 0; at < size; at++) { /* every single byte is guarded */
+  for (size_t at = 0; at < size; at++) { /* every single byte is covered by the checksum */
     bytes[at] ^= 1;
     FILE *file = fopen(again, "wb");
     assert_int_equal(fwrite(bytes, 1, size, file), size);

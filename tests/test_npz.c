@@ -1,5 +1,5 @@
-/* test_npz.c - archives of arrays: which array is meant, and archives that are not sound. Those of
- * NumPy, stored and deflated, are in tests/cli/test_labels.py. */
+/* test_npz.c - archives of arrays: which array is meant, and invalid archives. Those of NumPy,
+ * stored and deflated, are in tests/cli/test_labels.py. */
 #include "files.h"
 
 #include "file/file_internal.h"
@@ -232,8 +232,8 @@ TEST(bad_members) {
   assert_refused(write_npz("bad.npz", twice, 2, 0), NULL, KF_ERR_DATA, "holds 'x.npy' twice");
 }
 
-/* Every prefix is refused, and so is every archive with one byte more in front or behind. No
- * changed byte leads outside of it; it is refused, or does not matter. */
+/* Every prefix is refused, and so is every archive with one more byte before or after it. No
+ * changed byte causes a read outside of it; it is refused, or does not matter. */
 TEST(damaged) {
   for (int wide = 0; wide < 2; wide++) {
     const member set[] = {X, Y};
@@ -254,7 +254,7 @@ TEST(damaged) {
   }
 }
 
-/* A deflated member that ends before its header does, whatever the directory says of its size. */
+/* A deflated member that ends before its header does, whatever size the directory gives. */
 TEST(ends_early) {
   static const unsigned char whole[12] = "\x93NUMPY\2\0\xff\xff\x0f";
   for (size_t n = 0; n <= sizeof whole; n++) {
@@ -267,14 +267,14 @@ TEST(ends_early) {
   }
 }
 
-/* --- where files cannot be without names ------------------------------------------------------ */
+/* --- where files need names ------------------------------------------------------ */
 
 static struct {
   int without_name; /* the errno of O_TMPFILE; 0: it works */
   int removal;      /* the errno of unlink */
   int removed;      /* calls of unlink */
   int left;         /* empty files that it failed to remove */
-  bool undisturbed; /* no signal could come meanwhile */
+  bool undisturbed; /* no signal could arrive meanwhile */
 } calls;
 
 #define REPLACED __attribute__((visibility("default")))

@@ -1,4 +1,4 @@
-/* test_origin.c - which encoder embeddings come from, through the C interface: handed on from data
+/* test_origin.c - which encoder embeddings come from, through the C interface: passed on from data
  * to models and galleries, and what happens when two meet. Sessions: tests/cli/test_encoders.py. */
 #include "files.h"
 
@@ -10,7 +10,7 @@ static const float rows[6][4] = {{1, 0, 0, 0.1f},    {0.9f, 0.1f, 0, 0}, {0, 1, 
                                  {0, 0.8f, 0.1f, 0}, {0, 0, 1, 0.2f},    {0.1f, 0, 0.9f, 0}};
 static const int32_t labels[6] = {0, 0, 1, 1, 2, 2};
 
-/* A data set in a file, made by an encoder of this name and checksum; 0: nobody says. */
+/* A data set in a file, made by an encoder of this name and checksum; 0: not known. */
 static kf_data *data_of(kf_ctx *with, const char *file, const char *name, uint64_t checksum) {
   kf_data *data = NULL, *again = NULL;
   const char *path = at(file);
@@ -79,7 +79,8 @@ TEST(different) {
   assert_int_equal(kf_origins_agree(ctx, kf_data_origin(a), kf_data_origin(b)), KF_ERR_DATA);
   assert_ok(ctx, kf_origins_agree(ctx, kf_data_origin(a), kf_model_origin(model)));
 
-  /* What one context opens goes with anything, with whichever context it is used. */
+  /* What a context with any_encoder opens can be combined with anything, whichever context uses
+   * it. */
   AUTO(kf_ctx) *any = NULL;
   assert_int_equal(kf_ctx_new(&(kf_ctx_options){.threads = 1, .any_encoder = 1}, &any), KF_OK);
   AUTO(kf_data) *free_b = data_of(any, "b.safetensors", "one", 0xbbbbbbbb00000000u);
@@ -87,7 +88,7 @@ TEST(different) {
   assert_ok(any, kf_origins_agree(any, kf_data_origin(a), kf_data_origin(b)));
 }
 
-/* Once there were two encoders, a third does not make it one again. */
+/* Once two encoders are mixed, a third cannot make it one again. */
 TEST(joining) {
   kf_err err;
   kf_origin into = {0}, one = {0}, two = {.any = true}, none = {0};
@@ -125,7 +126,7 @@ TEST(long_paths) {
   }
 }
 
-/* One model, whatever is loaded of it. */
+/* One model, whichever of its towers are loaded. */
 TEST(towers) {
   kf_encoder_options all[] = {{.images = KF_ON},
                               {.images = KF_OFF},

@@ -279,7 +279,7 @@ TEST(no_locks_here) {
   assert_error(ctx, KF_ERR_IO, "cannot be locked", kf_guard_take(&guard, ctx, at("x")));
   assert_int_equal(kf_errhint(ctx), KF_HINT_OTHER_NAME);
   assert_int_equal(guard.fd, -1);
-  let_fail(FLOCK, 0, EBADF, 1); /* like NFS, which needs a file open for writing */
+  let_fail(FLOCK, 0, EBADF, 1); /* like NFS, where the file must be open for writing */
   assert_ok(ctx, kf_guard_take(&guard, ctx, at("x")));
   kf_guard_release(&guard);
 }

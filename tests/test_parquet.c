@@ -1,5 +1,5 @@
-/* test_parquet.c - what sessions do not see of .parquet: bits, codecs, hostile metadata, threads
- * that share pages. */
+/* test_parquet.c - the parts of .parquet that sessions do not cover: bits, codecs, hostile
+ * metadata, threads that share pages. */
 #include "file/parquet.h"
 #include "file/parquet_bits.h"
 #include "files.h"
@@ -79,7 +79,7 @@ TEST(codecs) {
   }
 }
 
-/* What follows the end of a stream is damage. */
+/* Bytes after the end of a stream are damage. */
 TEST(gzip_ends_with_the_page) {
   static const unsigned char gzip[] = {31, 139, 8,  0, 0,  0,  0,  0,  2, 3, 75, 76, 74,
                                        78, 4,   35, 0, 24, 72, 45, 70, 9, 0, 0,  0,  0};
@@ -92,7 +92,7 @@ TEST(gzip_ends_with_the_page) {
   assert_int_equal(kf_unpack(KF_CODEC_GZIP, gzip, n - 1, out, 9), KF_ERR_DATA);
 }
 
-/* A header that says how large its page is: the limit, and one byte more. */
+/* A header that gives the size of its page: the limit, and one byte more. */
 TEST(too_large_pages) {
   unsigned char bytes[] = {
       0x15, 0,    0x15, 0x80, 0x80, 0x80, 0x80, 4,    0x15, 0, /* 2^29, 0 packed */
@@ -113,7 +113,7 @@ TEST(too_large_pages) {
   kf_in_close(&in);
 }
 
-/* Structs inside structs for ever, and a list that says it has 2^40 elements. */
+/* Endlessly nested structs, and a list that claims 2^40 elements. */
 TEST(deep_metadata) {
   unsigned char bytes[4096];
   memset(bytes, 0x1C, sizeof bytes); /* field 1, a struct */

@@ -5,11 +5,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* --- a place with files ----------------------------------------------------------------------- */
+/* --- files ----------------------------------------------------------------------- */
 
 static char place[64];
 static kf_ctx *ctx;
-static char told[4096]; /* by the log, one behind the other */
+static char told[4096]; /* log messages, concatenated */
 
 static void listen(void *user, const char *message) {
   (void)user;
@@ -109,7 +109,7 @@ TEST(folders_are_classes) {
   assert_non_null(strstr(told, "stray.png"));
 }
 
-/* A slash comes behind '-', so that the order of paths is not that of classes. */
+/* A slash sorts after '-', so the order of paths is not that of classes. */
 TEST(order_of_bytes) {
   TOUCH("p/a/1.png", "p/a-b/1.png", "p/B/1.png");
   kf_pictures *list = OPEN("p/");
@@ -121,7 +121,7 @@ TEST(order_of_bytes) {
 
 TEST(without_classes) {
   TOUCH("p/b.png", "p/a.png", "p/sub/readme.txt", "one.gif");
-  kf_pictures *list = OPEN("one.gif", "p"); /* a file that is given is taken whatever its ending */
+  kf_pictures *list = OPEN("one.gif", "p"); /* a named file is accepted with any ending */
   assert_int_equal(kf_pictures_classes(list), 0);
   CHECK(list, "one.gif -", "p/a.png -", "p/b.png -");
 }
@@ -135,13 +135,13 @@ static void touch_bytes(const char *path, const char *bytes, size_t n) {
 }
 #define BYTES(path, bytes) touch_bytes(path, bytes, sizeof(bytes) - 1)
 
-/* Files in folders are told by their first bytes; what cannot be read is counted. */
+/* Files in folders are recognised by their first bytes; unreadable formats are counted. */
 TEST(told_by_first_bytes) {
   BYTES("p/cat/jpeg.bmp", "\xff\xd8\xff\xe0");
   BYTES("p/cat/png", "\x89PNG\r\n\x1a\n");
   BYTES("p/cat/webp.dat", "RIFF\4\0\0\0WEBP");
   BYTES("p/cat/sound.dat", "RIFF\4\0\0\0WAVE");
-  BYTES("p/dog/a.jpg", "GIF89a"); /* reading it will tell */
+  BYTES("p/dog/a.jpg", "GIF89a"); /* reading it will report the error */
   CHECK(OPEN("p"), "p/cat/jpeg.bmp cat", "p/cat/png cat", "p/cat/webp.dat cat", "p/dog/a.jpg dog");
   assert_string_equal(told, "");
   CHECK(OPEN("p/cat/*"), "p/cat/jpeg.bmp -", "p/cat/png -", "p/cat/webp.dat -");

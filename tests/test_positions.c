@@ -1,4 +1,5 @@
-/* test_ranks.c - accuracies for all numbers of dimensions at once are those of one model each. */
+/* test_positions.c - accuracies for all numbers of dimensions at once are those of one model
+ * each. */
 #include "world.h"
 
 #include "choose/choose.h"
@@ -112,9 +113,9 @@ TEST(some_dimensions) {
   check(&p, (kf_lambda){1e-9, KF_LAMBDA_RELATIVE}, KF_METRIC_EUCLIDEAN, KF_CENTRE_NONE, dims, 5);
 }
 
-/* So many directions that several settings share a look at the prototypes: the ranks are those of
- * each setting alone. Some rows are prototypes of other classes or nothing like their own, which
- * puts the right class at every rank. */
+/* Enough directions for several settings to share a scan of the prototypes: the positions are those
+ * of each setting alone. Some rows are prototypes of other classes or unlike their own, which puts
+ * the right class at every position. */
 TEST(many_at_once) {
   enum { D = 160, CLASSES = 90 };
   uint32_t dims[D];
@@ -169,8 +170,8 @@ TEST(far_off) {
   check(&p, (kf_lambda){1e44, KF_LAMBDA_ABSOLUTE}, KF_METRIC_EUCLIDEAN, KF_CENTRE_NONE, dims, 3);
 }
 
-/* Of several right classes the first one counts: the rank is the least of their own ranks. Classes
- * that are equal but for a hair make it a matter of canonical scores. */
+/* Among several right classes the first one counts: the position is the least of their positions.
+ * Classes that are almost equal leave it to canonical scores. */
 TEST(several_right) {
   enum { CLASSES = 12, DIM = 6, ROWS = 200 };
   const uint32_t dims[] = {1, 3, 6};
@@ -225,8 +226,8 @@ TEST(several_right) {
   }
 }
 
-/* A prototype that is all but orthogonal to the first direction is so short there that f32 has no
- * numbers for it; its cosine counts none the less. */
+/* A prototype that is nearly orthogonal to the first direction is too short there for f32; its
+ * cosine counts nevertheless. */
 TEST(short_prototypes) {
   const float rows[] = {1, 0.1f, 1, -0.1f, 0, 1, 0, 1};
   const int32_t labels[] = {0, 0, 1, 1};

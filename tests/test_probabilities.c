@@ -33,7 +33,7 @@ static void clear_problem(problem *p) {
 }
 AUTO_STRUCT(problem, clear_problem)
 
-/* What classes and scores make of the definition. */
+/* Classes, scores and probabilities by the definition. */
 static void by_hand(const problem *p, int raw, const double *scores, double *out) {
   double sum = 0;
   for (int k = 0; k < K; k++) {
@@ -73,7 +73,7 @@ TEST(prototypes_are_not_copied) {
 }
 
 /* A classifier answers call after call as one call does, whatever the rows of a call; no rows are
- * no error, and what is missing is. */
+ * fine, but a missing argument is an error. */
 TEST(in_many_calls) {
   static double scores[N * K], got[N * K], want[N * K], odds[N * K], want_odds[N * K];
   static int32_t classes[N * K], want_classes[N * K];

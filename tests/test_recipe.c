@@ -46,7 +46,7 @@ static int tear_down(void **state) {
 
 /* --- fit -------------------------------------------------------------------------------------- */
 
-static kf_method method; /* of the tests that follow */
+static kf_method method; /* for the tests that follow */
 
 /* The model of kf_fit has the bytes of the one made by hand, which is freed; it has the temperature
  * of the rows left out, with the default method only. */
@@ -553,7 +553,7 @@ TEST(from_pictures_to_a_model) {
   assert_true(!r.embed.unchanged && r.embed.reused == 0 && !r.text_reused);
 }
 
-/* What fails without an encoder. */
+/* Errors that need no encoder. */
 TEST(checked_first) {
   static const char *const list[][2] = {{"1", "exif1.png"}, {"1", "exif2.png"}, {"2", "cmyk.jpg"}};
   const char *source = link_pictures("first", list, 3), *one = link_pictures("alone", list, 2);

@@ -1,5 +1,5 @@
 /* test_reject.c - the threshold for rows of unknown classes: an exact quantile of the best scores
- * of rows that are left out, as refitting without them gives these. */
+ * of rows that are left out, compared with refitting without them. */
 #include "world.h"
 
 #include "choose/choose.h"
@@ -45,8 +45,8 @@ static void refit(kf_ctx *ctx, const world *w, const kf_fit_options *o, double *
   qsort(best, N, sizeof *best, by_value);
 }
 
-/* The shrunk method holds the scales of columns and the strength of shrinking at their values of
- * all rows, so it may differ a little. */
+/* The shrunk method keeps the scales of columns and the strength of shrinking of all rows, so it
+ * may differ a little. */
 TEST(as_refitting) {
   AUTO(kf_ctx) *ctx = test_ctx(2, KF_ISA_AUTO);
   AUTO(world) w = make_world(N, D, K, 1, 3);

@@ -1,5 +1,5 @@
-/* test_report.c - the page: well-formed whatever is in it, safe whatever classes are called, of a
- * size one can open, and the same bytes every time.
+/* test_report.c - the page: well-formed whatever it contains, safe whatever classes are called, not
+ * too large to open, and the same bytes every time.
  *
  * `test_report --pages FOLDER` writes the pages for tests/report_browser.py and does nothing else.
  */
@@ -82,7 +82,7 @@ static void assert_well_formed(const char *text, size_t n) {
   assert_int_equal(r.depth, 0);
 }
 
-/* Nothing that is fetched or run, and no number that is none. */
+/* Nothing that is fetched or run, and no NaN or infinity. */
 static void assert_harmless(const char *text) {
   static const char *const never[] = {
       "<script", "http:", "https:", "url(", "src=", "href=", "@import", "nan", "inf", "NaN"};
@@ -147,8 +147,8 @@ TEST(everything) {
   page_free(&p);
 }
 
-/* By likelihood the words are about all rows that were left out, the curve and its standard error
- * about those that it is made of. */
+/* By likelihood the text is about all rows that were left out, the curve and its standard error
+ * about the curve's own rows. */
 TEST(lambda_by_likelihood) {
   static const char *const wanted[] = {
       "Leaving out each of 4,000 training rows in turn, their classes are most likely at λ",
@@ -182,7 +182,7 @@ TEST(names_and_pictures) {
       "<b>11.00 points more</b> than pictures alone",
       "raw <span>text (zero-shot)</span>",
       "58.24–61.74",                                      /* the interval of text alone */
-      "text (zero-shot)</span></th><td>16</td><td>15.00", /* centred by modality, not as it is */
+      "text (zero-shot)</span></th><td>16</td><td>15.00", /* centred by modality, not unchanged */
       "Koo-Fu <span>prototypes and text</span></th><td>80</td>",
       "64.29–67.67",
       "Accuracy over λ, test rows",
@@ -195,7 +195,7 @@ TEST(names_and_pictures) {
       "class=\"tip end\" x=\"466\" y=\"14\">α = 0.01<",
       "<td>text and prototypes</td>",
       "by text and prototypes together, <b>0</b> are classified without"};
-  /* What the curves of the three figures are of: colours 0, 1 and 2 are prototypes, both and
+  /* What the curves of the three figures show: colours 0, 1 and 2 are prototypes, both, and
    * text. */
   static const char *const drawn[] = {
       "line s1\" d=\"M40 87.5L182 85.5L249.8 83.5L324 81.6L466 79.6\"",
@@ -368,7 +368,7 @@ TEST(escaped) {
                                        "&lt;i&gt;.npy"};
   page p;
   page_make(&p, ctx, 8, 16, 4, hostile);
-  p.content.title = "<b>\xFF\xC3&"; /* and what is no UTF-8 */
+  p.content.title = "<b>\xFF\xC3&"; /* and invalid UTF-8 */
   p.content.train = "<i>.npy";
   size_t size;
   assert_ok(ctx, kf_page_save(ctx, &p.content, at("page.html")));

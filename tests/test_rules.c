@@ -1,4 +1,4 @@
-/* test_rules.c - files with a right checksum and nonsense inside: for every rule of the table
+/* test_rules.c - files with a correct checksum and invalid contents: for every rule of the table
  * (src/file/rules.c) a file that breaks it alone is refused by name, and docs/formats.md lists
  * it. */
 #include "world.h"

@@ -1,5 +1,5 @@
-/* test_search_page.c - a page of answers: what it shows, what it does not, and the pictures in it.
- * `test_search_page --pages FOLDER` writes one for tests/report_browser.py and does nothing
+/* test_search_page.c - a page of answers: what it shows, what it leaves out, and the pictures in
+ * it. `test_search_page --pages FOLDER` writes one for tests/report_browser.py and does nothing
  * else. */
 #include "galleries.h"
 

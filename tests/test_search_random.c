@@ -71,7 +71,7 @@ static void compare_pair(const problem *p, kf_metric metric, const float *q, con
 /* Pairs of rows of every kind, and rows that differ in one element by as little as can be. */
 TEST(exact_comparisons) {
   enum { ROWS = 24 };
-  uint64_t count[3] = {0}; /* equal; told apart exactly; in a hundred bits */
+  uint64_t count[3] = {0}; /* equal; separated exactly; in a hundred bits */
   for (size_t t = 0; t < N_KINDS; t++)
     for (uint64_t seed = 1; seed <= 12; seed++) {
       uint32_t dim = (uint32_t)(seed * seed);

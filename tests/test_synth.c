@@ -152,8 +152,8 @@ TEST(threads_and_instruction_sets) {
   }
 }
 
-/* These bytes are part of the interface of the generator: whoever changes them changes every
- * measurement that names a seed, and must say so in the change log. Little-endian machines. */
+/* These bytes are part of the interface of the generator: changing them changes every measurement
+ * that names a seed, and must be noted in the changelog. Little-endian machines. */
 TEST(golden) {
   AUTO(kf_ctx) *ctx = new_ctx(1, KF_ISA_AUTO);
   kf_synth_options small = {.seed = 1, .classes = 37, .dim = 77, .per_class = 4};
@@ -182,7 +182,7 @@ TEST(what_rows_depend_on) {
   assert_true(hash_rows(ctx, open_text(ctx, other)) != hash_rows(ctx, open_text(ctx, base)));
 }
 
-/* The first rows of each class stay when there are more of them. */
+/* The first rows of each class stay the same when there are more rows. */
 TEST(prefix) {
   AUTO(kf_ctx) *ctx = new_ctx(1, KF_ISA_AUTO);
   AUTO(kf_data) *few =

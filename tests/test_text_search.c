@@ -58,7 +58,7 @@ static double score_by_hand(const kf_model *m, const float *t, const double *mea
   return dot / sqrt(length2);
 }
 
-/* The same whether the map is centred or not: it is text that is moved. */
+/* The same whether the map is centred or not, since the text is shifted. */
 TEST(the_mean_is_subtracted) {
   AUTO(world) w = make_world(N, DIM, CLASSES, 1, 7), q = make_texts();
   AUTO(kf_data) *data = data_of(w.rows, w.n, DIM, w.labels, CLASSES);
@@ -182,7 +182,7 @@ TEST(queries_far_from_the_rows_are_counted) {
   assert_true(of_rows.far < QUERIES / 10);
   assert_int_equal(of_texts.far, 3 + QUERIES);
   kf_gallery_free(g);
-  g = plain_gallery(w.rows, N, DIM, NULL, KF_METRIC_COSINE); /* knows of no other rows */
+  g = plain_gallery(w.rows, N, DIM, NULL, KF_METRIC_COSINE); /* does not know any other rows */
   of_texts = (kf_search_report){0};
   ask(g, q.rows, NULL, &of_texts);
   assert_int_equal(of_texts.far, 0);

@@ -1,5 +1,5 @@
-/* test_thumbnail.c - small copies of pictures: what is in the URI is the picture, shrunk and the
- * right way up; what cannot be read fails and leaves nothing. */
+/* test_thumbnail.c - small copies of pictures: the URI holds the picture, shrunk and the right way
+ * up; an unreadable file fails and leaves nothing behind. */
 #include "files.h"
 
 #include "encode/encode.h"

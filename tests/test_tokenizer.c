@@ -1,5 +1,5 @@
 /* test_tokenizer.c - tokens against those of the reference (tests/golden/make_tokenizer.py), form C
- * by what must hold of it, every length of context, and files that are not what they must be. */
+ * by its properties, every context length, and invalid files. */
 #include "files.h"
 
 #include "encode/tokenizer_internal.h"
@@ -91,7 +91,7 @@ TEST(golden) {
   if (has_zlib()) assert_golden(GOLDEN "/packed", "full");
 }
 
-/* Bytes that the vocabulary has not. */
+/* Bytes that the vocabulary lacks. */
 TEST(unknown) { assert_golden(GOLDEN "/few", "few"); }
 
 TEST(numbers) {
@@ -120,7 +120,7 @@ TEST(contexts) {
   assert_int_equal(kf_tokenize_text(t, text, 5, 0, "text", cut, &m, &err), KF_ERR_ARG);
 }
 
-/* NUL is a byte as any other, and a text need not end in one. */
+/* NUL is a byte like any other, and a text need not end in one. */
 TEST(nul) {
   AUTO(kf_tokenizer) *t = load(GOLDEN "/two");
   int32_t with[CONTEXT], a[CONTEXT], b[CONTEXT];
@@ -160,7 +160,7 @@ TEST(bad_text) {
                                       tokens, &n, &err),
                      KF_ERR_DATA);
     assert_string_equal(err.message, message);
-    /* Even where it comes behind the context. */
+    /* Even after the end of the context. */
     assert_int_equal(
         kf_tokenize_text(t, cases[i].text, strlen(cases[i].text), 1, "line 7", tokens, &n, &err),
         KF_ERR_DATA);
@@ -178,23 +178,22 @@ TEST(long_words) {
        length++) { /* by every length, past where the way changes */
     for (size_t i = 0; i < length; i++) text[i] = "photothe"[i % 8];
     uint32_t n = tokenize(t, text, length, CONTEXT, few);
-    /* Merges never reach over 'photothe' at whole multiples but for the end of the word. */
+    /* At whole multiples, merges cross 'photothe' only at the end of the word. */
     if (length <= 8) continue;
     uint32_t shorter = tokenize(t, text + 8, length - 8, CONTEXT + 100, tokens);
     assert_true(n > shorter);
     assert_memory_equal(few + 1 + (n - shorter), tokens + 1, (shorter - 1) * sizeof *tokens);
   }
   memset(text, 'a', N);
-  assert_int_equal(tokenize(t, text, N, N + 2, tokens), N + 2); /* no merge has two of them */
+  assert_int_equal(tokenize(t, text, N, N + 2, tokens), N + 2); /* no merge joins two of them */
   for (size_t i = 0; i < N; i++) text[i] = "th"[i % 2];
-  assert_int_equal(tokenize(t, text, N, N + 2, tokens), N / 2 + 3); /* 't h</w>' is no merge */
+  assert_int_equal(tokenize(t, text, N, N + 2, tokens), N / 2 + 3); /* 't h</w>' is not a merge */
   free(tokens);
 }
 
-/* Merging as one would explain it, on texts: of all neighbours that are a merge, the first of the
+/* Merging in its simplest form, on text: of all neighbours that are a merge, the first of the
  * lowest rank become one. Letters are a and o, or those of 'thexy', where 'he' is gone by the time
- * its turn comes, and what stands behind it must not notice; `symbols` ends as the tokens of the
- * word. */
+ * its turn comes, which must not affect what follows; `symbols` ends as the tokens of the word. */
 static const char *const naive_merges[][2] = {
     {"o", "o"},     {"oo", "oo"},    {"a", "o"},    {"ao", "o"},  {"oo", "a"},    {"a", "a"},
     {"o", "o</w>"}, {"a", "oo</w>"}, {"ooa", "oo"}, {"aa", "aa"}, {"aoo", "aoo"}, {"o", "a</w>"},
@@ -290,7 +289,7 @@ TEST(compositions) {
   assert_nfc(S('e', 0x301), S(0xE9));
   assert_nfc(S(0xE9), S(0xE9));
   assert_nfc(S('a', 0x301, 0x323), S(0x1EA1, 0x301));     /* the lower class comes first */
-  assert_nfc(S(0xE1, 0x323), S(0x1EA1, 0x301));           /* also behind a composed letter */
+  assert_nfc(S(0xE1, 0x323), S(0x1EA1, 0x301));           /* also after a composed letter */
   assert_nfc(S('u', 0x308, 0x304), S(0x1D6));             /* two steps */
   assert_nfc(S('a', 0x335, 0x301), S(0xE1, 0x335));       /* another class does not block */
   assert_nfc(S('a', 0x305, 0x301), S('a', 0x305, 0x301)); /* the same class does */
@@ -302,7 +301,7 @@ TEST(compositions) {
   assert_nfc(S(0x344), S(0x308, 0x301));                  /* a mark of two marks */
   assert_nfc(S(0x1D15E), S(0x1D157, 0x1D165));
   assert_nfc(S(0x1100, 0x1161, 0x11A8, 0x11A8), S(0xAC01, 0x11A8)); /* Hangul */
-  assert_nfc(S(0xAC00, 0x11A7), S(0xAC00, 0x11A7));                 /* the tail that is none */
+  assert_nfc(S(0xAC00, 0x11A7), S(0xAC00, 0x11A7));                 /* the tail that means none */
 }
 
 /* Syllables by their formula, taken apart and put together in every way. */
@@ -320,7 +319,7 @@ TEST(hangul) {
   }
 }
 
-/* Once more changes nothing; and no table leads out of Unicode. */
+/* Applying it twice changes nothing; and no table leads out of Unicode. */
 TEST(every_point) {
   for (uint32_t c = 0; c < KF_UNICODE_END; c++) {
     if (c >= 0xD800 && c < 0xE000) continue;
@@ -424,7 +423,7 @@ TEST(specials) {
   assert_int_equal(tokens[2], 610);
   kf_tokenizer_free(t);
 
-  /* Of several names for one token the last decides whether capitals matter. */
+  /* If a token has several names, the last decides whether capitals matter. */
   t = load(folder_with("last", "special_tokens_map.json",
                        "{\"eos_token\": {\"content\": \"<|endoftext|>\", \"normalized\": false},"
                        " \"pad_token\": {\"content\": \"<|endoftext|>\", \"normalized\": true}}"));
@@ -432,7 +431,7 @@ TEST(specials) {
   assert_int_equal(tokens[1], kf_tokenizer_end(t));
   kf_tokenizer_free(t);
 
-  /* Of tokens that begin alike the longest is meant, whichever comes first. */
+  /* Among tokens with the same beginning the longest is found, whichever is listed first. */
   static const char *const alike[] = {
       "{\"additional_special_tokens\": [\"[A\", \"[AB]\", \"[AB\"]}",
       "{\"additional_special_tokens\": [{\"content\": \"[A\", \"normalized\": true},"
@@ -507,7 +506,7 @@ TEST(bad_merges) {
                     "merge 2 needs 'qq'");
 }
 
-/* The text of the good tokenizer.json with `from` replaced; each is what its message says. */
+/* The text of the good tokenizer.json with `from` replaced, and the expected message. */
 static void refuse_json(const char *from, const char *to, const char *message) {
   size_t size;
   char *text = test_read(GOLDEN "/json/tokenizer.json", &size);
@@ -615,7 +614,7 @@ TEST(bad_openai) {
         KF_ERR_DATA, cases[i][1]);
 }
 
-/* A packed file at every length but its own, with every byte changed, and one that unpacks to more
+/* A compressed file at every wrong length, with every byte changed, and one that unpacks to more
  * than any vocabulary. */
 TEST(bad_packed) {
   if (!has_zlib()) skip();

@@ -1,7 +1,7 @@
-/* test_tower.c - whole towers with random weights: against the same in f64, written as its formulas
- * are, and to the bit whatever the group, the threads and the instruction set. The heads of the
- * golden models (test_encoder.c) are smaller than a panel; those of real ones, which are taken
- * through attention by themselves and a few at a time, are here. */
+/* test_tower.c - whole towers with random weights: against the formulas in f64, and the same to the
+ * bit for any batch, number of threads and instruction set. The heads of the golden models
+ * (test_encoder.c) are smaller than a panel; the sizes of real ones, which attention handles
+ * separately and a few at a time, are tested here. */
 #include "test.h"
 
 #include "encode/tower.h"
@@ -298,7 +298,7 @@ static float *make_pixels(void) {
   return pixels;
 }
 
-/* Pictures through one walk, in groups of so many. */
+/* Pictures through one walk, in batches of this many. */
 static void walk(kf_ctx *ctx, const model *m, const float *pixels, size_t pictures, size_t group,
                  bool split, float *out) {
   kf_arena arena = {0};
@@ -334,7 +334,7 @@ TEST(equals_the_formulas) {
     }
 }
 
-/* Groups of every size, the last one smaller; the threads of a context together; all kernels. */
+/* Batches of every size, the last one smaller; the threads of a context together; all kernels. */
 TEST(same_bits) {
   static const size_t groups[] = {1, 7, 13, PICTURES};
   float *pixels = make_pixels(), *want = malloc(PICTURES * MOST_WIDTH * sizeof *want);

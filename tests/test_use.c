@@ -53,7 +53,7 @@ TEST(two_statistics) {
   for (uint32_t k = 0; k < 9; k++) assert_int_equal(kf_model_count(m, k), kf_stats_count(t, k));
   assert_memory_equal(kf_model_class_means(m), kf_model_class_means(other), 9 * 24 * sizeof(float));
   assert_memory_equal(kf_model_mean(m), kf_model_mean(other), 24 * sizeof(double));
-  assert_int_equal(m->rows, 900); /* those that S_w was made of */
+  assert_int_equal(m->rows, 900); /* those that S_w was made from */
   double s_w[24 * 24], s_b[24 * 24];
   assert_ok(ctx, kf_stats_scatter(ctx, s, s_w, NULL, NULL));
   assert_ok(ctx, kf_stats_scatter(ctx, t, NULL, s_b, NULL));
@@ -205,7 +205,7 @@ TEST(raw_norm_model) {
   assert_memory_equal(by_default, euclidean, sizeof euclidean);
 }
 
-/* By distances, classes count as often as they have rows: the answer is the class with the largest
+/* With distances, classes are weighted by their rows: the answer is the class with the largest
  * ln n_k - (N - K) d^2 / 2. */
 TEST(larger_classes_are_likelier) {
   enum { N = 900, D = 6, K = 3 };
@@ -275,15 +275,14 @@ TEST(another_class) {
   assert_int_equal(kf_model_count(more, 5), kept);
   assert_memory_equal(kf_model_transform_matrix(more), kf_model_transform_matrix(m),
                       10 * 20 * sizeof(double));
-  /* Its mean is the one that statistics of everything give. */
+  /* Its mean is that of the statistics of all rows. */
   AUTO(kf_stats) *all = stats_of(ctx, &w, 0);
   AUTO(kf_model) *whole = fit(ctx, all, 0.3, 10);
   assert_memory_equal(kf_model_class_means(more) + 5 * 20, kf_model_class_means(whole) + 5 * 20,
                       20 * sizeof(float));
   /* Skipped bad rows change nothing. */
   AUTOFREE float *spoilt = calloc((kept + 2) * 20, sizeof *spoilt);
-  memcpy(spoilt + 20, left,
-         kept * 20 * sizeof *left); /* a row of zeros before, one of NaN behind */
+  memcpy(spoilt + 20, left, kept * 20 * sizeof *left); /* a row of zeros before, one of NaN after */
   for (int j = 0; j < 20; j++) spoilt[(kept + 1) * 20 + (uint64_t)j] = NAN;
   AUTO(kf_data) *lenient = NULL;
   AUTO(kf_model) *same = NULL;
@@ -308,7 +307,7 @@ TEST(evaluation) {
   static int32_t found[1500 * 5];
   assert_ok(ctx, kf_classify(ctx, m, w.rows, w.n, &(kf_classify_options){.top = 5}, found, NULL));
   uint64_t top1 = 0, top5 = 0, n = 0;
-  for (uint64_t i = 0; i < w.n; i++) { /* label 8 is not in the model, -1 is no label */
+  for (uint64_t i = 0; i < w.n; i++) { /* label 8 is not in the model, -1 means no label */
     if (i % 10 == 3) w.labels[i] = 8;
     if (i % 10 == 7) w.labels[i] = KF_LABEL_NONE;
     n += w.labels[i] >= 0 && w.labels[i] < 7;

@@ -107,7 +107,7 @@ TEST(weighted_votes) {
       }
     }
   }
-  assert_true(clear > 1700); /* of 1800: the comparison has taken place */
+  assert_true(clear > 1700); /* of 1800: the comparison did take place */
   float row[DIM] = {1};
   int32_t class;
   AUTO(kf_gallery) *g = plain_gallery(w.rows, w.n, DIM, w.labels, KF_METRIC_COSINE);
@@ -183,7 +183,7 @@ TEST(several_k) {
       assert_int_equal(hit.top1, top1);
       assert_int_equal(hit.top5, top5);
     }
-    assert_int_equal(hits[0].top1, hits[1].top1); /* k = 2 says what k = 1 does */
+    assert_int_equal(hits[0].top1, hits[1].top1); /* k = 2 gives the same as k = 1 */
     assert_ok(ctx, kf_gallery_eval(ctx, g, data, NULL, &alone, &hit, NULL));
     assert_int_equal(hit.k, 15);
     if (!weighted) assert_memory_equal(&hits[4], &hit, sizeof hit);
@@ -214,7 +214,7 @@ TEST(counts_of_rows) {
   assert_int_equal(counts.n_absent, 3); /* cow twice; cat has no rows in the gallery */
   assert_int_equal(counts.absent_classes, 2);
   assert_int_equal(counts.n_bad, 1);
-  assert_int_equal(hits.top1, 3); /* the bee at 1.2 has ants round it */
+  assert_int_equal(hits.top1, 3); /* the bee at 1.2 has ants around it */
   assert_int_equal(hits.top5, 3);
 }
 

@@ -7,7 +7,7 @@
  *     check time D [N [Q [K [KIND]]]]  times, and a sample against brute force. KIND: 0 normal,
  *                                      1 clusters, 2 outliers, 3 copies
  *
- * A last word `mma` takes the pass of devices before Hopper. Without a device the exit status is
+ * A last word `mma` selects the pass of devices before Hopper. Without a device the exit status is
  * 77. */
 #include "../search.cuh"
 #include "../table.h"

@@ -21,7 +21,7 @@ import koofu
 
 
 def shard(number, size, dim, classes):
-    """Rows and labels of one shard, the same whenever they are asked for."""
+    """Rows and labels of one shard, the same at every call."""
     world = np.random.default_rng(0)
     centres = world.normal(size=(classes, dim)).astype(np.float32)
     rng = np.random.default_rng([1, number])

@@ -89,7 +89,7 @@ class Change(NamedTuple):
     missing: int
     #: Bytes written.
     bytes: int
-    #: Files with changes afterwards; :meth:`Gallery.compact` merges them.
+    #: Files of changes afterwards; :meth:`Gallery.compact` merges them.
     changes: int
 
 
@@ -390,8 +390,8 @@ class Gallery:
         """A filter: only rows with these classes, these ids, or both take part in a search.
 
         Answers are those of a gallery of these rows alone, with the row numbers of this one.
-        Classes and ids that no row has are allowed, but some row must be left. When the gallery
-        changes, a new filter is needed.
+        Classes and ids that no row has are allowed, but at least one row must remain. When the
+        gallery changes, a new filter is needed.
 
         :param classes: names or numbers of classes.
         :param ids: ids of rows.

@@ -26,7 +26,7 @@ PARTS = {None: 0, "images": 1, "text": 2, "fused": 3}
 
 @dataclass(frozen=True)
 class FitReport:
-    """What a fit chose and how good it is, by the training rows alone."""
+    """What a fit chose and how good it is, judged on the training rows alone."""
 
     #: Rows in the model, and rows left out: unlabelled, or zero (skipped).
     rows: int

@@ -458,7 +458,7 @@ class KooFu(
             warnings.simplefilter("ignore", UserWarning)
             check_classification_targets(y)
         if self.normalize and X.shape[1] == 1:
-            raise ValueError("X has n_features = 1, of which scaling to unit length leaves only "
+            raise ValueError("X has n_features = 1; scaling to unit length would leave only "
                              "the sign; normalize=False keeps the lengths")
         return X, np.asarray(y)
 

@@ -139,9 +139,9 @@ static bool check_array(const struct ArrowArray *a, int64_t n_buffers, int64_t n
   if (a->length < 0 || a->offset < 0 || a->length > MAX_ELEMENTS || a->offset > MAX_ELEMENTS)
     return fail_array(what, "has an impossible length or offset");
   if (a->n_buffers != n_buffers || a->buffers == NULL)
-    return fail_array(what, "has another number of buffers than its format");
+    return fail_array(what, "has the wrong number of buffers for its format");
   if (a->n_children != n_children || (n_children > 0 && a->children == NULL))
-    return fail_array(what, "has another number of children than its format");
+    return fail_array(what, "has the wrong number of children for its format");
   if (a->dictionary != NULL) return fail_array(what, "is encoded by a dictionary");
   if (a->null_count < -1 || a->null_count > a->length ||
       (a->null_count > 0 && a->buffers[0] == NULL))

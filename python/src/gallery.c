@@ -230,7 +230,7 @@ bool check_queries(const source *from, const kf_gallery *g, const query_options 
     return false;
   }
   if (!q->has_leave_out || (uint64_t)q->leave_out.len / sizeof(int64_t) == from->n) return true;
-  PyErr_SetString(PyExc_ValueError, "leave_out has another length than X");
+  PyErr_SetString(PyExc_ValueError, "leave_out does not have the length of X");
   return false;
 }
 

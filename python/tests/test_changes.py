@@ -150,7 +150,7 @@ def test_filters():
         assert all(set(h.rows) <= set(rows) for h in own)
     numbered = koofu.Gallery.build(X, Y)
     assert len(numbered.filter(classes=[1])) == (Y == 1).sum()
-    # A filter keeps what it looks into.
+    # A filter keeps its gallery alive.
     kept = koofu.Gallery.build(X, NAMES)
     only = kept.filter(classes=["eel"])
     del kept

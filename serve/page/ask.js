@@ -61,7 +61,7 @@ function showStrip() {
   }
   if (!info.can.add_class) return;
   const form = make('form', { className: 'field' },
-    make('input', { type: 'text', required: true, maxLength: 200, 'aria-label': 'Name of a class made from these pictures', placeholder: 'class of these', autocomplete: 'off' }),
+    make('input', { type: 'text', required: true, maxLength: 200, 'aria-label': 'Name of a class made from these pictures', placeholder: 'name of the class', autocomplete: 'off' }),
     make('button', { type: 'submit' }, 'Make class'));
   form.onsubmit = async (event) => {
     event.preventDefault();

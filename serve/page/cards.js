@@ -60,7 +60,7 @@ function onKey(event, list) {
   parts(cards[to])[event.target.matches('input') ? 1 : 0].focus();
 }
 
-// items: [{row, id, label, score, image}]; self: the row that was asked, if any.
+// items: [{row, id, label, score, image}]; self: the row that was the query, if any.
 export function showCards(list, items, self) {
   list.replaceChildren(...items.map((item) => card(item, self)));
   if (items.length) enable(list, list.firstElementChild);

@@ -154,7 +154,7 @@ function showPoint(i) {
   const select = make('button', { type: 'button', 'aria-pressed': String(selection.has(it.row)) }, selection.has(it.row) ? 'Selected' : 'Select');
   select.onclick = () => selection.toggle(it);
   $('point').replaceChildren(head,
-    make('div', { className: 'ends' }, make('a', { className: 'button', href: `#ask/row/${it.row}` }, 'Ask by it'), select),
+    make('div', { className: 'ends' }, make('a', { className: 'button', href: `#ask/row/${it.row}` }, 'Search with it'), select),
     make('h3', {}, 'Nearest on the map'), make('ul', { className: 'near' }, ...near.slice(0, NEAREST).map(pointLink)));
   announce(`${it.label ?? 'no label'}, ${it.id ?? `row ${it.row}`}${selection.has(it.row) ? ', selected' : ''}`);
 }

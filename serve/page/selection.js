@@ -60,7 +60,7 @@ export async function remove(name) {
 export async function makeClass(name, body, from) {
   try {
     const made = await api.addClass({ name, ...body });
-    toast(`Class “${name}” is in use, made of ${from}.`, { kind: 'good', action: { name: 'Undo', run: () => remove(name) } });
+    toast(`Class “${name}” is in use, made from ${from}.`, { kind: 'good', action: { name: 'Undo', run: () => remove(name) } });
     await changed(name, made.command);
     return true;
   } catch (error) {

@@ -110,7 +110,7 @@ typedef struct kf_budget {
 } kf_budget;
 void kf_budget_start(kf_budget *budget, uint64_t most);
 void kf_budget_stop(kf_budget *budget);
-/* Waits until this many bytes are left, or nothing is taken. The caller must hold nothing. */
+/* Waits until this many bytes are free, or all of them. The caller must hold nothing. */
 void kf_budget_take(kf_budget *budget, uint64_t bytes);
 /* Takes more bytes for a caller that holds `own`; false if it would have to wait. */
 bool kf_budget_try(kf_budget *budget, uint64_t own, uint64_t more);
@@ -216,7 +216,7 @@ void kf_share_begin(kf_ctx *ctx, uint64_t before);
 /* How much of `total` all ranks together have done when this one has done `done` of its `own`. Call
  * it on the context's thread. */
 uint64_t kf_done_by_all(kf_ctx *ctx, uint64_t done, uint64_t own, uint64_t total);
-/* For long work, between its steps: fails if another rank has failed, as all ranks then do. */
+/* Call it between the steps of long work: fails if another rank has failed, and so on all ranks. */
 kf_status kf_heed_ranks(kf_ctx *ctx);
 
 /* The following are collective: all ranks must call them, each with the status of its own work so

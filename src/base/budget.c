@@ -1,6 +1,6 @@
 /* budget.c - a memory budget that threads share, for allocations that a single file can make large.
  *
- * Whoever wants more than is left waits until others have given back enough. Requests are served in
+ * A request for more than is left waits until enough has been given back. Requests are served in
  * order, so small ones cannot starve a large one. A request larger than the whole budget is granted
  * once nothing else is taken, so work proceeds whatever the budget. A waiter holds nothing, so
  * there is no deadlock. */

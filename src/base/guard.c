@@ -49,7 +49,7 @@ static kf_status wait_for_lock(kf_ctx *ctx, const char *path, unsigned round) {
   return kf_progress(ctx, "wait", 0, 0);
 }
 
-/* *retry: the lock was held by another process, or the file has been replaced since. */
+/* *retry: another process held the lock, or the file has been replaced since. */
 static kf_status lock_once(kf_guard *guard, kf_ctx *ctx, const char *path, unsigned *round,
                            bool *retry) {
   kf_err *err = &ctx->err;

@@ -14,9 +14,9 @@
  * synced, that is logged: every process sees the new file, and only a power failure could bring the
  * older one back.
  *
- * Of several ranks rank 0 writes; on the others a file goes nowhere, unless it is shared
- * (out_shared.c). All ranks agree that none has failed before the file gets its name, and again
- * afterwards.
+ * With several ranks only rank 0 writes; what the others write is discarded, unless the file is
+ * shared (out_shared.c). All ranks agree that none has failed before the file gets its name, and
+ * again afterwards.
  *
  * Several files go through each step together. Before step 3 each older file gets a second name
  * (link(2)), from which it is restored if one of the renames fails. */
@@ -423,7 +423,7 @@ static void restore(kf_out *out, kf_err *err) {
     return;
   }
   kf_err before = *err;
-  kf_fail(err, KF_ERR_IO, "%.2500s; %.2400s is new already", before.message, out->path);
+  kf_fail(err, KF_ERR_IO, "%.2500s; %.2400s has already been replaced", before.message, out->path);
 }
 
 /* The first file is moved last: if it is the new one, so are the others. */

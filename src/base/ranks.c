@@ -8,8 +8,8 @@
  * has failed, it sends its message, and all fail with that. From then on ranks cannot rely on being
  * at the same step, so the failure is permanent: further steps fail at once, without exchanging
  * words. A rank that fails outside a step gives its word with kf_agree, which the others take as
- * its word for the step they have reached. So all ranks give the same number of words before they
- * part.
+ * its word for the step they have reached. So every rank sends the same number of words before it
+ * stops.
  *
  * In long work ranks learn of a failure between steps, if the communicator can tell them, and give
  * their words early. A rank whose rows precede those of the failed rank works on for a while, so

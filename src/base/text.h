@@ -23,7 +23,7 @@ bool kf_ends_with(const char *text, const char *end);
 /* Parses the decimal number at the start of text; *end is just after it, or text if there is
  * none. */
 double kf_parse_f64(const char *text, const char **end);
-/* Formats a finite number with as few of 15 to 17 digits as give it back. */
+/* Formats a finite number with the fewest of 15 to 17 digits that read back as the same number. */
 void kf_format_f64(double value, char text[32]);
 
 /* --- growing text ----------------------------------------------------------------------------- */

@@ -4,10 +4,10 @@
  * ImageNet with two rows per class this moves alpha from at most 0.01 to 0.07, which gains two
  * points on test rows (docs/choosing.md).
  *
- * By likelihood, few rows are enough to choose lambda. Three lambdas are usual. If an outer one is
- * best, with any alpha or with the largest, where prototypes count most, more are tried beyond it.
- * These must be better by more than a standard error. At the best lambda, alphas near the best are
- * tried again with the whole sample.
+ * With the likelihood, few rows are enough to choose lambda. Usually three lambdas are tried. If an
+ * outer one is best, with any alpha or with the largest, where prototypes count most, more are
+ * tried beyond it. These must be better by more than a standard error. At the best lambda, alphas
+ * near the best are tried again with the whole sample.
  *
  * Text that a class lacks is predicted from its mean (model/fused_model.c), as in the final
  * model. */

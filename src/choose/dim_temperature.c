@@ -11,7 +11,7 @@
 #define BATCH        64u
 #define MANY_CLASSES 4096u
 #define FEW_ROWS     512u   /* give an error of a few per cent; each is compared with all classes */
-#define FIRST_SHARE  0x1p-7 /* of the temperature of all: with one dimension cosines are 1 or -1 */
+#define FIRST_SHARE  0x1p-7 /* of that with all dimensions: with one, cosines are 1 or -1 */
 
 typedef struct folds_job {
   kf_ctx *ctx;

@@ -13,7 +13,7 @@
  * Class means minus their mean lie in K - 1 directions, those of S_b. In the others all prototypes
  * agree, which adds the same to every squared distance, and nothing at all if rows are centred on
  * the mean. Then K - 1 dimensions need no rows to show that they are as good as all. Without
- * centring it changes the lengths of prototypes, and so cosines. These other directions have no
+ * centring, these other directions change the lengths of prototypes, and so cosines. They have no
  * meaningful order, so K - 1 is tested first, and the numbers between it and D only if that
  * fails. */
 #include "choose/choose.h"
@@ -167,8 +167,8 @@ static kf_status hand_out(const dim_job *j, kf_dim_choice **out) {
   return KF_OK;
 }
 
-/* MOST_FOLDS, or so few that half the classes have a row in each. With fewer than three rows per
- * class the usual number, since two folds would leave single rows. */
+/* At most MOST_FOLDS, and few enough for half the classes to have a row in each. If most classes
+ * have fewer than three rows, KF_DEFAULT_FOLDS, since two folds would leave single rows. */
 static uint32_t usual_folds(const kf_stats *stats) {
   for (uint32_t folds = MOST_FOLDS; folds > 2; folds--) {
     uint64_t with_rows = 0, enough = 0;

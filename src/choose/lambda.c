@@ -11,10 +11,10 @@
  * at 0.1x it usually falls to the end, so 0.003x, just above the end, is tried next. With many classes some hundred
  * rows are enough for the search; the temperature then comes from all rows of the sample.
  *
- * Distances are used for rows in their own units, often many rows of few columns, where no lambda
- * is needed. Then the smallest lambda is chosen whose loss is within a standard error of the least
- * or, on request, the largest, also by cosine. Such searches start from 1x and 0.3x and skip no
- * half decade. */
+ * Distances are used for rows in their own units, often many rows with few columns, which need no
+ * lambda. Then the smallest lambda is chosen whose loss is within a standard error of the least or,
+ * on request, the largest, also by cosine. Such searches start from 1x and 0.3x and skip no half
+ * decade. */
 #include "choose/choose.h"
 #include "choose/lambda_hits.h"
 #include "choose/left_out.h"
@@ -307,7 +307,7 @@ static bool in_turn(const lambda_search *s) {
 }
 
 /* Tries half a decade below the least loss. If the loss still falls at 0.1x and half decades may be
- * skipped, goes to the last but one, from which the next is the end. */
+ * skipped, jumps to the last but one, so that the next step reaches the end. */
 static kf_status descend_below(lambda_search *s, descent *d) {
   int at = d->eighth[d->best], next = at - STEP;
   if (!in_turn(s) && at == TENTH && d->best == 0) next = LEAST_EIGHTH + STEP;
@@ -349,8 +349,8 @@ static kf_status descend(lambda_search *s) {
 
 /* --- together --------------------------------------------------------------------------------- */
 
-/* The point to choose: the best or, of the good ones, the largest on request and by distance the
- * smallest. */
+/* The point to choose: the best one or, among those that are good enough, the largest (on request)
+ * or the smallest (by distance). */
 static size_t pick(const kf_lambda_choice *c, bool largest) {
   bool smallest = c->metric == KF_METRIC_EUCLIDEAN && c->criterion == KF_CRITERION_LIKELIHOOD;
   size_t chosen = c->best;

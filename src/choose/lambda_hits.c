@@ -26,8 +26,8 @@ void kf_lambda_hits_clear(kf_lambda_hits *h) {
   h->right = NULL;
 }
 
-/* Adds the hits at a lambda in the rows of a sample of `most` that a sample of `skip` does not
- * have. */
+/* Adds the hits at a lambda for the rows that are in a sample of `most` but not in one of
+ * `skip`. */
 static kf_status count(kf_lambda_hits *h, size_t lambda, uint64_t skip, uint64_t most,
                        const char *what, kf_lambda_point *point, uint64_t *n) {
   kf_left_out_point hits = {0};

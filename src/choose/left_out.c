@@ -184,7 +184,7 @@ static kf_status read_batch(void *argument, const kf_batch *b, kf_err *err) {
     uint64_t at = r->at[b->first + i];
     double *to = workspace->rows + i * dim;
     if (b->labels[i] != l->rows.label[at])
-      return kf_fail_row(err, r->data, b->first + i, KF_HINT_NONE, "has changed meanwhile");
+      return kf_fail_row(err, r->data, b->first + i, KF_HINT_NONE, "has changed in the meantime");
     KF_TRY(kf_row_seen(l->stats, kernels, b->rows + i * dim, b->norm2[i], r->data, b->first + i,
                        workspace->fixed, to, err));
     if (l->length != NULL) l->length[at] = sqrt(kernels->dot(dim, to, to));

@@ -58,8 +58,8 @@ typedef struct kf_left_out_trial {
   uint64_t most; /* leave out about this many of the rows, spread evenly; 0: all */
   bool curve;    /* one of many lambdas, as in kf_fitter_directions_at */
   bool fast;     /* cosines in f32: losses are right to 1e-4 (docs/choosing.md) */
-  /* The rows left out include those that a trial with `most` = part leaves out, 0: any. of_part
-   * [n_points] is the result for these alone; NULL: not wanted. */
+  /* The rows left out include all those of a trial with `most` = part (0: no such condition), and
+   * of_part [n_points] gets the result for those alone; NULL: not wanted. */
   uint64_t part;
   kf_left_out_point *of_part;
   /* Skips the rows that a trial with `most` = skip leaves out. 0: none. */

@@ -45,7 +45,7 @@ struct kf_left_out {
   const kf_data *data;
   const uint32_t *groups;
   bool euclidean;
-  bool centred;   /* on the mean of all rows, as always by distances */
+  bool centred;   /* on the mean of all rows; always so for distances */
   bool fast_hits; /* all trials are in f32 */
   uint32_t dim;
   uint32_t n;        /* classes with rows */

@@ -204,7 +204,7 @@ kf_status kf_k_choice_new(kf_ctx *ctx, const kf_gallery *gallery, const kf_k_opt
   KF_ENTER(ctx, gallery != NULL && out != NULL);
   KF_OPTIONS(kf_k_options, o, options);
   if (o.folds != 0 || o.metric != KF_METRIC_DEFAULT)
-    return kf_fail(err, KF_ERR_ARG, "a gallery has its own metric, and its rows make no folds");
+    return kf_fail(err, KF_ERR_ARG, "folds and metric cannot be set for a gallery");
   k_job j = {.ctx = ctx, .gallery = gallery, .options = o};
   KF_TRY(kf_check_tolerance(o.tolerance, err));
   if (gallery->rows < 2)

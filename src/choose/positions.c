@@ -158,11 +158,11 @@ static kf_status take_row(const kf_position_finder *f, finder_workspace *w, uint
   return KF_OK;
 }
 
-/* How far a value at setting t may be from that of the canonical scores. The bound covers sums of
- * products in f32 (at setting `at` if that has more), rounding of rows and prototypes to f32 on
- * both sides, of lengths, offsets and values, and underflow, 2^-150 each time: of numbers and
- * products here, which a scale may enlarge, and of the numbers of canonical distances, which are
- * not divided by size. */
+/* How far a value at setting t may be from that of the canonical scores. The bound covers f32 sums
+ * of products (at setting `at` if that has more terms); the rounding of rows and prototypes to f32
+ * on both sides, and of lengths, offsets and values; and underflow, 2^-150 each time, of values and
+ * products here, which a scale may enlarge, and of the values in canonical distances, which are not
+ * divided by size. */
 static double doubt(const kf_position_finder *f, const kf_stretch *s, size_t t,
                     const double *length) {
   size_t most = t > s->at ? t : s->at;

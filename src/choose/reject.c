@@ -1,4 +1,5 @@
-/* reject.c - the score below which a row is of no known class, from the training rows.
+/* reject.c - chooses, from the training rows, the score below which a row belongs to no known
+ * class.
  *
  * Each row is left out in turn, and the score of its best class, right or wrong, is recorded: new
  * rows of known classes will have such scores. The threshold is the largest one that the given

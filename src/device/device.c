@@ -32,7 +32,7 @@ static const kf_device_api *table_of(void *library, const char *path, char *why,
   kf_device_plugin_fn entry;
   void *symbol = dlsym(library, KF_DEVICE_SYMBOL);
   if (symbol == NULL) {
-    snprintf(why, size, "%s is not a plug-in of koofu: it has no " KF_DEVICE_SYMBOL, path);
+    snprintf(why, size, "%s is not a koofu plug-in: it has no " KF_DEVICE_SYMBOL, path);
     return NULL;
   }
   memcpy(&entry, &symbol, sizeof entry); /* ISO C has no such cast */
@@ -272,7 +272,7 @@ static kf_status find(kf_ctx *ctx, kf_devices *d) {
   d->asked = w.asked;
   d->list.devices = d->info;
   if (w.cpu) {
-    snprintf(d->missing, sizeof d->missing, "the CPU was asked for");
+    snprintf(d->missing, sizeof d->missing, "the CPU was requested");
     d->list.missing = d->missing;
     return KF_OK;
   }
@@ -336,7 +336,7 @@ kf_status kf_devices_failed(kf_ctx *ctx, const kf_err *failure) {
   }
   if (d->n == 0) return KF_OK; /* another part of the same pass has logged it */
   kf_log(ctx, "the CPU takes over: %s", failure->message);
-  if (failure->status == KF_ERR_MEM) return KF_OK; /* the device may do for other work */
+  if (failure->status == KF_ERR_MEM) return KF_OK; /* the device may still suit other work */
   drop_devices(d);
   d->list.n = 0;
   snprintf(d->missing, sizeof d->missing, "%.*s", (int)sizeof d->missing - 1, failure->message);

@@ -17,7 +17,7 @@ typedef struct kf_codec {
 } kf_codec;
 
 /* Checks the size of a picture and, unless `size_only`, allocates it. decoder: bytes that the
- * decoder needs besides. */
+ * decoder itself needs. */
 kf_status kf_codec_size(kf_codec *codec, uint64_t width, uint64_t height, uint64_t decoder,
                         kf_err *err);
 

@@ -2,8 +2,8 @@
  *
  * A row depends only on the bytes of its picture, the encoder and a few settings. The file holds a
  * checksum of the picture for every row, and one of encoder and settings. So a picture gets the row
- * of equal bytes, whatever its name and position. Times of files do not count, since copying a
- * folder changes them. */
+ * of equal bytes, whatever its name and position. File times are ignored, since copying a folder
+ * changes them. */
 #include "encode/earlier.h"
 #include "encode/pictures.h"
 #include "encode/image.h"

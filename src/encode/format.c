@@ -88,7 +88,7 @@ static size_t first_bytes(const char *path, uint8_t bytes[FIRST]) {
 kf_look kf_look_at(const char *path) {
   uint8_t bytes[FIRST];
   bool readable;
-  if (kf_is_picture(path)) return KF_LOOK_PICTURE; /* reading it will tell */
+  if (kf_is_picture(path)) return KF_LOOK_PICTURE; /* reading it will report the error */
   if (kf_picture_format(bytes, first_bytes(path, bytes), &readable) != NULL)
     return readable ? KF_LOOK_PICTURE : KF_LOOK_UNREAD;
   return has_unread_extension(path) ? KF_LOOK_UNREAD : KF_LOOK_OTHER;

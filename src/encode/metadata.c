@@ -70,7 +70,7 @@ static kf_status add_member(writing *w, const kf_sample *sample, kf_span span, b
   return status;
 }
 
-/* Adds `,"key":` and the member of picture i, or null. The member is named like the picture, but
+/* Adds `,"key":` and the member of picture i, or null. The member is named like the picture, except
  * for the extension. */
 static kf_status add_value(writing *w, uint64_t i, const char *key, const char *extension,
                            kf_err *err) {

@@ -37,7 +37,7 @@ static const char *find_open_clip(const char *folder) {
 
 static kf_status fail_open_clip(const char *folder, const char *file, kf_err *err) {
   return kf_fail_file(err, folder,
-                      "is a model in the format of open_clip (%s), with other names of tensors; "
+                      "is a model in the format of open_clip (%s), with different tensor names; "
                       "use the same model in the format of transformers, with config.json and "
                       "model.safetensors, if it is published in that format too",
                       file);

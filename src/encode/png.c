@@ -6,7 +6,7 @@
  *   palette                   its colour; black if the palette has none
  *   transparency              dropped, not blended
  *
- * The library does all of this but grey of 16 bits. The file is read to its end: EXIF may follow
+ * The library does all of this except for 16-bit grey. The file is read to its end: EXIF may follow
  * the pixels, and a file that ends before its last chunk is truncated, though Pillow accepts it. */
 #include "encode/codec.h"
 

@@ -312,7 +312,7 @@ static kf_status check_config(const gatherer *g) {
   for (int i = 0; i < 2; i++) {
     const char *side = kf_json_string(kf_json_file_get(&g->config, sides[i]));
     if (side != NULL && strcmp(side, "right") != 0)
-      return bad(g, "tokenizer_config.json has another side than the right for", sides[i]);
+      return bad(g, "tokenizer_config.json has a side other than 'right' for", sides[i]);
   }
   return KF_OK;
 }

@@ -10,7 +10,7 @@
  * Vectors and positions become f32. The table of tokens keeps the type of the file, since few of
  * its rows are read.
  *
- * A tensor with the name of a loaded tower that the config does not ask for is an error: the config
+ * A tensor named as part of a loaded tower that the config does not ask for is an error: the config
  * describes another model, and embeddings would be silently wrong. Other tensors are only logged,
  * as in the reference. */
 #include "encode/tower.h"

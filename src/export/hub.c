@@ -1,8 +1,8 @@
 /* hub.c - a model as a folder for the Hugging Face hub: model.safetensors, which is the model's own
  * file, config.json with the classes, and README.md with the metadata that the hub shows.
  *
- * The folder may exist, for example as a clone of the hub's repository. Files of others are not
- * replaced: config.json and model.safetensors were written by koofu if config.json says so. An
+ * The folder may exist, for example as a clone of the hub's repository. Files from elsewhere are
+ * not replaced: config.json and model.safetensors were written by koofu if config.json says so. An
  * existing README.md is left alone, since people edit it. */
 #include "export/export.h"
 

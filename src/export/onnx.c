@@ -1,4 +1,4 @@
-/* onnx.c - a model as a graph for ONNX runtimes: IR version 8, operators of version 17.
+/* onnx.c - a model as a graph for ONNX runtimes: IR version 8, opset 17.
  *
  *     rows [N, D]  ->  mapped [N, L], scores [N, K], probabilities [N, K]
  *

@@ -93,7 +93,8 @@ static void put_constants(source *s) {
   put_define(s, "DIM", h->dim_out);
   put_define(s, "CLASSES", h->n);
   if (m->reject_share > 0 && h->own) {
-    put(s, "/* A row whose best score is worse is of none of these classes. */\n#define $_REJECT ");
+    put(s, "/* A row whose best score is worse belongs to none of these classes. */\n"
+           "#define $_REJECT ");
     put_real(s, m->reject, "\n");
   }
 }

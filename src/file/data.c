@@ -39,7 +39,7 @@ int kf_data_mapped(const kf_data *data) { return data->mapped; }
 kf_status kf_data_refuse_doubt(const kf_data *data, const char *path, kf_err *err) {
   if (data->doubt[0] == NULL) return KF_OK;
   return kf_fail_hint(err, KF_ERR_ARG, KF_HINT_ORDER,
-                      "%s is for the rows of all files in turn, but their order is in doubt: %s "
+                      "%s covers the rows of all files, but their order is in doubt: %s "
                       "comes before %s by bytes, and after it by number",
                       path, data->doubt[0], data->doubt[1]);
 }

@@ -158,7 +158,7 @@ typedef struct kf_pq_block {
   /* Rows: numbers in their own type (null: NaN). Integers: int64_t (null:
    * INT64_MIN). Text: kf_pq_text. */
   void *slots;
-  /* Lists of lengths not known beforehand: the slots at which rows begin, and for each slot
+  /* Lists of lengths not known in advance: the slots at which rows begin, and for each slot
    * whether its list exists. */
   uint32_t *starts;
   uint32_t n_starts;

@@ -2,8 +2,8 @@
  *
  * Every worker has its own buffers, allocated before the first row is read, so a pass
  * cannot run out of memory half-way. Batches are handed out in ascending order, so the
- * position of worker 0's batch tells how far the pass is; 0 is reported at the start and
- * all rows at the end, whoever works.
+ * position of worker 0's batch tells how far the pass is; 0 is reported at the start and all rows
+ * at the end, whichever workers did the work.
  *
  * Reading overlaps computing: with each batch, rows a few MiB ahead are prefetched, so they are in
  * memory when a worker asks for them, however little the system reads ahead by itself.

@@ -181,8 +181,7 @@ static kf_status find_classes(const kf_data *data, const char *list, int32_t *pl
   kf_status status = kf_match_classes(&own, &listed, place, err);
   bool found = false;
   for (uint32_t k = 0; status == KF_OK && k < own.n; k++) found |= place[k] >= 0;
-  if (status == KF_OK && !found)
-    status = kf_fail_file(err, list, "has none of the classes of the data");
+  if (status == KF_OK && !found) status = kf_fail_file(err, list, "lists no class of the data");
   kf_names_clear(&names);
   return status;
 }

@@ -6,9 +6,9 @@
  * The header has the number of rows. If bad rows are to be omitted, a first pass finds them and
  * keeps one bit per row. Labels follow the rows in the file; they are read again rather than kept.
  *
- * Each of several ranks writes its own rows to their places in the file, which are known
- * beforehand. If the file has a checksum, which needs all bytes in order, or a rank cannot reach
- * the file, they take turns instead: a round is one block of rows per rank, and rank 0 gathers the
+ * Each of several ranks writes its own rows to their places in the file, which are known in
+ * advance. If the file has a checksum, which needs all bytes in order, or a rank cannot reach the
+ * file, they take turns instead: a round is one block of rows per rank, and rank 0 gathers the
  * encoded rows and writes them. */
 #include "file/parquet_write.h"
 
@@ -198,7 +198,7 @@ static kf_status encode_batch(void *argument, const kf_batch *b, kf_err *err) {
     uint64_t row = b->first + r;
     bool skip = kf_saver_skips(save, row);
     if (save->bad != NULL && skip != (b->norm2[r] == 0))
-      return kf_fail_row(err, save->data, row, KF_HINT_NONE, "has changed between two readings");
+      return kf_fail_row(err, save->data, row, KF_HINT_NONE, "has changed between two reads");
     if (!skip) KF_TRY(encode_row(save, row, out + r * spec->dim, s, err));
   }
   return KF_OK;

@@ -1,6 +1,6 @@
 /* unpack.c - the codecs of Parquet: Snappy and LZ4 here, gzip by zlib, Zstandard by libzstd.
  *
- * The unpacked size is known beforehand. Nothing is written past it, nothing is read past the end
+ * The unpacked size is known in advance. Nothing is written past it, nothing is read past the end
  * of the input, and any other size means damage. */
 #include "file/file_internal.h"
 

@@ -10,7 +10,7 @@
  * term is at most 2^22, so 448 rows stay below 2^31.
  *
  * The ceiling: a row takes D (D + 1) / 2 * 3 / 32 instructions, one a cycle on Zen 4. At D = 768
- * these are 27,684 cycles, or 133,000 rows a second at 3.69 GHz; tiles on the diagonal add 4 %. */
+ * that is 27,684 cycles, or 133,000 rows a second at 3.69 GHz; tiles on the diagonal add 4 %. */
 #include "kernel/kernel.h"
 
 #ifdef KF_SIMD

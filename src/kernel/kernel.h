@@ -19,7 +19,7 @@
 typedef struct kf_moment_kernel {
   size_t edge;       /* columns of a panel; a tile is edge x edge */
   size_t rows;       /* at most this many in a block, so that no partial sum overflows */
-  size_t step;       /* rows are packed from a multiple of this; rows is one too */
+  size_t step;       /* rows are packed from a multiple of this, and `rows` is a multiple */
   size_t panel_size; /* bytes of one packed panel; a multiple of 64 */
   /* Packs columns [panel*edge, panel*edge + edge) of x[n][dim] as rows [at, at + n) of the block.
    * Columns past dim become zero, and so do rows from at + n to the next multiple of step. */

@@ -158,7 +158,7 @@ kf_status kf_check_method(kf_method method, kf_err *err) {
 kf_status kf_check_centre(kf_centre centre, kf_method method, kf_err *err) {
   if (centre != KF_CENTRE_NONE || method == KF_METHOD_PAPER) return KF_OK;
   return kf_fail_hint(err, KF_ERR_ARG, KF_HINT_METHOD,
-                      "rows can be left uncentred in the paper's method only");
+                      "only the paper's method can leave rows uncentred");
 }
 
 kf_centre kf_centre_for(kf_centre centre, kf_method method) {

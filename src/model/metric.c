@@ -11,6 +11,6 @@ kf_status kf_fail_metric(kf_metric metric, kf_err *err) {
 }
 
 kf_status kf_fail_dim(uint32_t asked, uint32_t dim, kf_err *err) {
-  return kf_fail(err, KF_ERR_ARG, "%u dimensions are asked for, but the embeddings have %u", asked,
+  return kf_fail(err, KF_ERR_ARG, "%u dimensions were requested, but the embeddings have %u", asked,
                  dim);
 }

@@ -198,7 +198,7 @@ static kf_status sum_of_samples(kf_ctx *ctx, const kf_map *map, const kf_data *s
                                     : kf_stats_accumulate(ctx, s, samples, labels, "add-class");
   kf_free(labels);
   if (status == KF_OK && s->rows == 0)
-    status = kf_fail(err, KF_ERR_DATA, "no row is left to make a class of");
+    status = kf_fail(err, KF_ERR_DATA, "no row is left to make the class from");
   KF_HAND_OUT(status, out, s, kf_stats_free);
 }
 

@@ -120,7 +120,7 @@ struct kf_model {
   int64_t *evidence;         /* [2][K]: rows + text, then text only; not in the file */
   double alpha;
   double temperature;         /* of scores by the model's own metric and part; 0: not known */
-  double reject;              /* a row whose best score is worse is of no known class */
+  double reject;              /* a row whose best score is worse belongs to no known class */
   double reject_share;        /* of known rows that the threshold keeps; 0: no threshold */
   uint64_t text_from;         /* kf_text_checksum of its text; 0: none, or not known */
   uint64_t text_made_with;    /* kf_text_made_with of it; 0: not known */
@@ -192,7 +192,7 @@ static inline kf_metric kf_metric_for(kf_metric metric, bool normalized) {
 
 /* KF_ERR_ARG: invalid metric. */
 kf_status kf_fail_metric(kf_metric metric, kf_err *err);
-/* KF_ERR_ARG: more dimensions are asked for than there are. */
+/* KF_ERR_ARG: more dimensions are requested than there are. */
 kf_status kf_fail_dim(uint32_t asked, uint32_t dim, kf_err *err);
 
 /* --- linear algebra (product.c, eigen.c, cholesky.c) ------------------------------------------ */
@@ -289,8 +289,8 @@ void kf_fitter_free(kf_fitter *fitter);
 /* The model at one lambda, without text. dim 0: all dimensions. */
 kf_status kf_fitter_fit(kf_fitter *fitter, kf_lambda lambda, uint32_t dim, kf_centre centre,
                         kf_model **out);
-/* The model that kf_fitter_fit would make with `dim` dimensions and another centre, out of one that
- * it made before, without another decomposition. */
+/* The model that kf_fitter_fit would make with `dim` dimensions and another centre, derived from
+ * one that it made before, without another decomposition. */
 kf_status kf_fitter_shorten(const kf_fitter *fitter, const kf_model *model, uint32_t dim,
                             kf_centre centre, kf_model **out);
 /* Sets `values` and `vectors`. */

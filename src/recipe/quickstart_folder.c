@@ -42,8 +42,8 @@ static char *read_source(const char *about) {
   return source;
 }
 
-/* The name of an output file that exists already; NULL: none. If something else than a file has its
- * name, writing it will fail. */
+/* The name of an output file that exists already; NULL: none. If something other than a file has
+ * that name, writing it will fail. */
 static const char *find_output(const char *folder, kf_arena *paths) {
   for (size_t i = 0; i < sizeof outputs / sizeof *outputs; i++) {
     const char *path = kf_path_join_in(paths, folder, outputs[i]);

@@ -34,7 +34,7 @@ static uint64_t wrong_answers(const kf_class_result *r) {
   return r->answers > r->top1 ? r->answers - r->top1 : 0;
 }
 
-/* Classes that rows of others were taken for, most first. */
+/* Classes that rows of others were taken for, the most frequent first. */
 static size_t sort_by_attraction(const kf_analysis *a, class_entry *list) {
   size_t n = 0;
   for (uint32_t k = 0; k < a->n_classes; k++)

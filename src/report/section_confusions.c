@@ -45,8 +45,8 @@ static void fill(matrix *m) {
   }
 }
 
-/* Puts classes that are confused with each other side by side: each is followed by the one that it
- * is confused with most, of those left. */
+/* Puts classes that are confused with each other side by side: each is followed by the remaining
+ * class that it is confused with most. */
 static void arrange(matrix *m) {
   for (size_t i = 0; i + 1 < m->n; i++) {
     size_t best = i + 1;

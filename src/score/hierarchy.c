@@ -59,7 +59,7 @@ static kf_status name_line(void *argument, uint64_t line, const char *text, size
     return kf_fail_file(err, r->path, "line %" PRIu64 " is not a class, a tab and its name", line);
   int32_t class;
   kf_name_set *set = &r->h->classes;
-  size_t next = set->n; /* where a new class would go */
+  size_t next = set->n; /* the index of a new class */
   if (!kf_grow((void **)&r->h->names, &r->names_room, next, sizeof *r->h->names))
     return kf_fail_memory(err);
   r->h->names[next] = NULL;

@@ -168,8 +168,8 @@ static void make_tile(const window *w, uint64_t at, uint64_t from, uint64_t n, b
   w->out.tile[at] = tile;
 }
 
-/* Tiles that may end early, because the next row is far larger. Empty places are scanned all the
- * same, so there are few. */
+/* How many tiles may end early because the next row is far larger. Few, since empty places are
+ * scanned too. */
 static uint64_t most_breaks(uint64_t tiles) { return tiles / 16 < 8 ? tiles / 16 : 8; }
 static uint64_t tiles_for(const kf_lane *lane, uint64_t rows) {
   uint32_t each = lane->device->api->tile_rows;
@@ -531,7 +531,7 @@ static kf_dev_status place_whole(const kf_index *index, kf_lane *lane, bool valu
   return d->api->rows_new(d->dev, &lane->pieces[0].is, &lane->pieces[0].rows);
 }
 
-/* Pieces two of which fit: one is brought while the other is scanned. */
+/* Pieces small enough for two to fit: one is copied while the other is scanned. */
 static kf_dev_status place_pieces(const kf_index *index, kf_lane *lane, uint64_t room) {
   const kf_device *d = lane->device;
   lane->scores = lane->stays = false;
@@ -550,7 +550,7 @@ static kf_status fill_lane(kf_ctx *ctx, const kf_index *index, kf_lane *lane,
   uint64_t left = 0;
   lane_space(index, lane);
   kf_dev_status status = d->api->memory_left(d->dev, &left);
-  /* The rest is for queries: an eighth, or what few of them need. */
+  /* The rest is for queries: an eighth, or at least what FEW_QUERIES need. */
   uint64_t few = d->api->queries_bytes(&lane->space, FEW_QUERIES, FEW_BEST, FEW_HITS);
   uint64_t rest = left / 8 > few ? left / 8 : few, room = left > rest ? left - rest : 0;
   if (status == KF_DEV_OK) status = place_whole(index, lane, true, room);

@@ -62,17 +62,17 @@ struct kf_index_devices {
   kf_device_rows *rows; /* NULL: they are not on a device */
   uint64_t asked;       /* queries so far that a device could have taken, and */
   double products;      /* rows x queries x columns */
-  bool refused;         /* they do not fit: not again, unless devices are asked for by name */
+  bool refused;         /* they do not fit: not tried again, unless devices are named */
   bool looked;          /* for copies: */
   kf_copies copies;
   kf_slots_owner map; /* what brings queries to the space of the rows */
   uint64_t left_over; /* queries that devices have left to the CPU, for tests */
-  uint64_t window;    /* rows in place that are sorted together, for tests; 0: by rule */
+  uint64_t window;    /* rows in place that are sorted together, for tests; 0: chosen */
 };
 struct kf_index_devices *kf_index_devices_new(void); /* NULL: out of memory */
 void kf_index_devices_free(struct kf_index_devices *devices);
 
-/* What went wrong with a device, rather than with rows or the host: the CPU can take over. */
+/* A fault of a device, rather than of rows or the host: the CPU can take over. */
 typedef struct kf_device_fault {
   bool happened;
 } kf_device_fault;
@@ -82,8 +82,8 @@ kf_status kf_lane_check(const kf_lane *lane, kf_dev_status status, const char *w
 #define KF_TRY_LANE(lane, call, fault, err)                                                        \
   KF_TRY(kf_lane_check((lane), (call), "search", (fault), (err)))
 
-/* Copies the rows of an index to the devices of a context. With fault->happened nothing else is
- * wrong. */
+/* Copies the rows of an index to the devices of a context. If fault->happened is set, only the
+ * device failed. */
 kf_status kf_device_rows_new(kf_ctx *ctx, const kf_index *index, const kf_devices *devices,
                              kf_device_fault *fault, kf_device_rows **out);
 void kf_device_rows_free(kf_device_rows *rows); /* NULL: nothing */
@@ -95,7 +95,7 @@ bool kf_device_rows_on(const kf_device_rows *rows, const kf_devices *devices);
 kf_status kf_lane_room(kf_lane *lane, uint64_t n, uint32_t best, bool given, kf_device_fault *fault,
                        kf_err *err);
 
-/* The other room becomes the one at hand. */
+/* Swaps the two rooms for queries. */
 void kf_lane_swap_rooms(kf_lane *lane);
 
 /* Brings a piece that passes through to the device, and drops it. */

@@ -496,10 +496,11 @@ static kf_status check_lists(job *j, uint32_t q, kf_err *err) {
     if (is_sound(lane, lane->room.answers + (uint64_t)q * lane->room.best, lane->room.best))
       continue;
     atomic_store(&j->unsound, true);
-    return kf_fail(err, KF_ERR_INTERNAL,
-                   "%s (%s), search: the nearest rows of query %llu are out of order or doubled; "
-                   "this is a defect of koofu, please report it",
-                   lane->device->name, lane->device->info.name, (unsigned long long)(j->first + q));
+    return kf_fail(
+        err, KF_ERR_INTERNAL,
+        "%s (%s), search: the nearest rows of query %llu are out of order or duplicated; "
+        "this is a bug in koofu, please report it",
+        lane->device->name, lane->device->info.name, (unsigned long long)(j->first + q));
   }
   return KF_OK;
 }
@@ -745,8 +746,8 @@ static kf_status start_queries(void *argument, size_t i, size_t worker, kf_err *
   return measure_queries(j, first, err);
 }
 
-/* Queries that devices take as they are, are measured while devices search; answers are made while
- * lists arrive. Tasks begin in order, so none waits for one that has not begun. */
+/* Queries that go to devices unchanged are measured while the devices search; answers are made
+ * while lists arrive. Tasks start in order, so no task waits for one that has not started. */
 static kf_status search_measure_answer(void *argument, size_t i, size_t worker, kf_err *err) {
   job *j = argument;
   if (i < j->on->n) return search_lane(j, i, worker, err);
@@ -758,7 +759,7 @@ static kf_status search_measure_answer(void *argument, size_t i, size_t worker, 
   return answer_some(j, part, worker, err);
 }
 
-/* The host leaves out rows that have copies, because such a row stands for these. */
+/* A row that has copies stands for them on the devices, so leaving it out is left to the host. */
 static void tell_left_out(const job *j) {
   for (uint32_t i = 0; j->leave_out != NULL && i < j->n; i++) {
     int64_t row = j->r->leave_out[j->first + i];

@@ -55,7 +55,7 @@ static kf_status take_classes(class_list *l, const kf_filter_options *o, kf_err 
 static kf_status keep_classes(const kf_gallery *g, const kf_filter_options *o, kf_filter *f,
                               kf_err *err) {
   class_list l = {.gallery = g, .path = o->classes};
-  if (g->labels == NULL) return kf_fail_file(err, kf_gallery_path(g), "has no labels to choose by");
+  if (g->labels == NULL) return kf_fail_file(err, kf_gallery_path(g), "has no labels to filter by");
   if (g->names.n > 0) KF_TRY(kf_dict_new_from_names(&g->names, "the gallery", &l.dict, err));
   l.wanted = kf_alloc_zero((uint64_t)g->n_classes + 1, sizeof *l.wanted);
   kf_status status = l.wanted != NULL ? take_classes(&l, o, err) : kf_fail_memory(err);
@@ -70,7 +70,7 @@ static kf_status keep_classes(const kf_gallery *g, const kf_filter_options *o, k
 
 static kf_status keep_ids(const kf_gallery *g, const kf_id_list *list, kf_filter *f, kf_err *err) {
   kf_id_set ids = {0};
-  if (g->ids == NULL) return kf_fail_file(err, kf_gallery_path(g), "has no ids to choose by");
+  if (g->ids == NULL) return kf_fail_file(err, kf_gallery_path(g), "has no ids to filter by");
   kf_status status = kf_id_set_take(&ids, list, err);
   for (uint64_t i = 0; status == KF_OK && i < g->rows; i++)
     if (!kf_id_set_has(&ids, kf_gallery_id(g, i))) f->bits[i / 64] &= ~((uint64_t)1 << i % 64);
@@ -121,7 +121,7 @@ uint64_t kf_filter_rows(const kf_filter *f) { return f->n; }
 
 kf_status kf_filter_check(const kf_filter *f, const kf_gallery *g, kf_err *err) {
   if (f == NULL) return KF_OK;
-  return f->of == g ? KF_OK : kf_fail(err, KF_ERR_ARG, "the filter is of another gallery");
+  return f->of == g ? KF_OK : kf_fail(err, KF_ERR_ARG, "the filter belongs to another gallery");
 }
 
 uint64_t kf_filter_count(const kf_filter *f, uint64_t first, uint64_t end) {

@@ -284,12 +284,12 @@ static bool maps_text(const kf_gallery *g) {
   return g->space.map != NULL && g->space.map->method == KF_METHOD_SHRUNK;
 }
 
-/* A gallery is immutable but for this. */
+/* Apart from this, a gallery is immutable. */
 static _Atomic(struct kf_text_map *) *text_map_of(const kf_gallery *g) {
   return &((kf_gallery *)(uintptr_t)g)->text_map;
 }
 
-/* Of threads that prepare a gallery at once, the first to finish wins. */
+/* If several threads prepare a gallery at once, the first to finish wins. */
 kf_status kf_gallery_prepare_text(kf_ctx *ctx, const kf_gallery *gallery) {
   KF_ENTER(ctx, gallery != NULL);
   if (!maps_text(gallery) || atomic_load(text_map_of(gallery)) != NULL) return KF_OK;

@@ -142,13 +142,13 @@ kf_status kf_gallery_map_queries(kf_ctx *ctx, const kf_gallery *gallery, const f
 /* The first `most` of rows [first, first + n), as queries that leave themselves out. */
 kf_status kf_gallery_own_rows(kf_ctx *ctx, const kf_gallery *gallery, uint64_t first, uint64_t n,
                               uint64_t most, kf_arena *arena, float **rows, int64_t **leave_out);
-/* KF_ERR_ARG if a filter (NULL is fine) is of another gallery. */
+/* KF_ERR_ARG if a filter (NULL is fine) belongs to another gallery. */
 kf_status kf_filter_check(const kf_filter *filter, const kf_gallery *gallery, kf_err *err);
 /* kf_rows_taking_part with a filter. */
 uint64_t kf_filter_most(const kf_filter *filter, uint64_t rows, const int64_t *leave_out,
                         uint64_t n);
-/* KF_ERR_DATA if the rows of a data set are not as long as queries must be, are of another encoder,
- * or have been mapped already and would be again. */
+/* KF_ERR_DATA if the rows of a data set do not have the length of queries, come from another
+ * encoder, or are already mapped and would be mapped again. */
 kf_status kf_gallery_check_data(const kf_gallery *gallery, const kf_data *data, kf_err *err);
 
 /* --- votes (vote.c) -------------------------------------------------------------------------- */

@@ -80,7 +80,7 @@ static kf_names new_names(const kf_gallery_writer *w) {
   return (kf_names){.n = w->names.n - old, .name = w->names.name + old};
 }
 
-/* k: to be kept; 0: as it was. batch: 0 until it is known. */
+/* k: the new value; 0: unchanged. batch: 0 until it is known. */
 static kf_status declare(const kf_gallery_writer *w, const leaving *x, uint32_t k, kf_err *err) {
   const kf_gallery *old = w->old;
   kf_names names = new_names(w);
@@ -147,7 +147,7 @@ static kf_status put_change(kf_gallery_writer *w, const leaving *x, uint32_t k, 
   kf_status status = write_change(w, x, k, file, path, err);
   bool made = status == KF_OK && !w->repeated;
   *strrchr(file, '/') = '\0';
-  kf_stw_abort(w->file); /* of a change that does not come about */
+  kf_stw_abort(w->file); /* of a change that is not made */
   w->file = NULL;
   if (!made && first) rmdir(file); /* if it is new, nothing is in it */
   kf_free(file);
@@ -165,7 +165,7 @@ kf_status kf_writer_append(kf_gallery_writer *w, const kf_model *model, const kf
   KF_TRY(kf_writer_lock(w, path, w->replace ? KF_GALLERY_IDS : KF_GALLERY_HEAD, false, err));
   KF_TRY(kf_writer_start(w, model, o, err));
   if (w->replace && !w->old->has_ids)
-    return kf_fail(err, KF_ERR_ARG, "%s: has no ids, by which rows could be replaced", path);
+    return kf_fail(err, KF_ERR_ARG, "%s: has no ids, so rows cannot be replaced", path);
   KF_TRY(kf_writer_begin_rows(w, path, err));
   leaving x = {0};
   kf_status status = w->replace ? find_replaced(w, &x, err) : KF_OK;
@@ -181,7 +181,7 @@ static kf_status remove_rows(kf_gallery_writer *w, const char *path, const kf_id
   KF_TRY(kf_id_set_take(&x->ids, ids, err));
   KF_TRY(kf_writer_lock(w, path, KF_GALLERY_IDS, false, err));
   if (!w->old->has_ids)
-    return kf_fail(err, KF_ERR_DATA, "%s: has no ids, by which rows are removed", path);
+    return kf_fail(err, KF_ERR_DATA, "%s: has no ids, so rows cannot be removed", path);
   w->space = w->old->space;
   KF_TRY(find_rows(w->old, x, err));
   w->done.rows = w->old->rows;

@@ -384,8 +384,8 @@ static kf_status save(kf_gallery_writer *w, const kf_model *model, const kf_gall
   if (o->append_to != NULL && same_place(o->append_to, path))
     return kf_writer_append(w, model, o, path, err);
   if (w->replace)
-    return kf_fail(err, KF_ERR_ARG, "%s: rows can be replaced only in a gallery that grows itself",
-                   path);
+    return kf_fail(err, KF_ERR_ARG,
+                   "%s: rows can be replaced only when a gallery is extended in place", path);
   if (o->append_to != NULL) KF_TRY(kf_gallery_open(o->append_to, true, &w->old, err));
   KF_TRY(kf_writer_start(w, model, o, err));
   return write_gallery(w, path, err);

@@ -130,7 +130,7 @@ static uint64_t set_widths(const parts *p, const kf_filter *only) {
     uint64_t first = i > 0 ? r->ends[i - 1] : 0;
     uint64_t own = only != NULL ? kf_filter_count(only, first, r->ends[i]) : r->ends[i] - first;
     uint64_t wanted =
-        p->r->k + (p->r->leave_out != NULL ? 1u : 0u); /* one may be the row left out */
+        p->r->k + (p->r->leave_out != NULL ? 1u : 0u); /* one of them may be the row left out */
     p->begin[i] = each;
     p->width[i] = (uint32_t)(own < wanted ? own : wanted);
     each += p->width[i];

@@ -34,7 +34,7 @@ kf_status kf_check_rows_dtype(kf_dtype dtype, kf_err *err) {
   if (dtype == KF_F32 || dtype == KF_F16 || dtype == KF_BF16) return KF_OK;
   const char *name = kf_dtype_name(dtype);
   if (name == NULL) return kf_fail(err, KF_ERR_ARG, "invalid dtype %d", (int)dtype);
-  return kf_fail(err, KF_ERR_ARG, "rows to search in are f32, f16 or bf16, not %s", name);
+  return kf_fail(err, KF_ERR_ARG, "rows to search must be f32, f16 or bf16, not %s", name);
 }
 
 /* A row does not fit the type: at this column or, if the value is 0, because it becomes zero. */

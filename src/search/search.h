@@ -21,7 +21,7 @@ typedef struct kf_source {
   void *owned;      /* freed with the index, or when building it fails; may be NULL */
   bool canonical;   /* canonical scores decide; otherwise exact ones do */
   uint64_t queries; /* expected; see kf_index_options */
-  uint32_t lead;    /* directions of the first pass, for tests; 0: by rule */
+  uint32_t lead;    /* directions of the first pass, for tests; 0: chosen */
   kf_dtype dtype;   /* of all numbers, and of the rows the index keeps: f32, f16 or bf16 */
   /* These are rows [first, first + rows) of `all`; other ranks have the others. `fetch` gives
    * those, too: row i of all is i - first, modulo 2^64. all 0: these are all. */
@@ -77,9 +77,9 @@ typedef struct kf_request {
 /* Searches on all threads and ranks of the context, and on its devices where that pays. */
 kf_status kf_nearest(kf_ctx *ctx, const kf_request *request);
 
-/* The same on the threads of a pass, each with queries of its own; `check` and `only` are not for
- * it. Before the pass, `begin` is told how many queries there will be in all and at a time; after
- * it, `end` passes on the status of the pass, or says what went wrong with a device. */
+/* The same on the threads of a pass, each with queries of its own; `check` and `only` are not
+ * supported. Before the pass, `begin` is told how many queries there will be in all and at a time;
+ * after it, `end` passes on the status of the pass, or says what went wrong with a device. */
 typedef struct kf_nearest_use {
   const kf_index *index;
   const kf_kernels *kernels;
@@ -105,14 +105,14 @@ uint64_t kf_rows_taking_part(uint64_t rows, const int64_t *leave_out, uint64_t n
 kf_status kf_check_neighbours(uint32_t k, uint64_t rows, kf_err *err);
 
 /* KF_ERR_DATA, naming a row or query by `what` and its number, if its squared length is not finite,
- * or zero while its direction counts. */
+ * or zero where its direction matters. */
 kf_status kf_check_norm2(const char *what, uint64_t number, double norm2, bool direction,
                          kf_err *err);
 /* KF_ERR_ARG unless rows of an index can have this type. */
 kf_status kf_check_rows_dtype(kf_dtype dtype, kf_err *err);
 /* Rounds rows [n][dim] to f16 or bf16, to nearest even; f32 rows stay as they are. KF_ERR_DATA,
  * naming a row of the data set (NULL: by its number, counted from `first`), if a number is too
- * large or, if `direction` counts, a row becomes zero. */
+ * large or, with `direction`, a row becomes zero. */
 kf_status kf_round_rows(const kf_kernels *kernels, kf_dtype dtype, const kf_data *data,
                         uint64_t first, uint64_t n, uint32_t dim, bool direction, float *rows,
                         kf_err *err);

@@ -6,8 +6,8 @@
  * however many there are. Statistics are sums of integers, so the bits are the same.
  *
  * The name of a file contains a checksum of everything that the sums depend on (sizes and dates of
- * the data files, classes, units), so a file of other data is never used. Then comes the number of
- * the first piece it covers: no two files begin with the same piece, and a rank replaces its own
+ * the data files, classes, units), so a file from other data is never used. Then comes the number
+ * of the first piece it covers: no two files begin with the same piece, and a rank replaces its own
  * file as it continues. */
 #include "stats/stats.h"
 

@@ -31,7 +31,7 @@
  *               become noisy. Then Q turns it into the embedding.
  *
  * The same bits on every machine: only +, -, *, / and sqrt in IEEE arithmetic in a fixed order, and
- * 64-bit integers; no function of libm, which may differ. That is why exponents are in eighths. */
+ * 64-bit integers; no function of libm, which may differ. So exponents are in eighths. */
 #include "synth/world.h"
 
 #include <math.h>
@@ -405,7 +405,7 @@ void kf_world_image(const kf_world *world, const kf_kernels *kernels, uint32_t s
   finish(world, kernels, latent, workspace + dim, out);
 }
 
-/* What text row k knows of its class, with noise. */
+/* What text row k knows about its class, with noise. */
 static void text_latent(const kf_world *world, uint32_t k, double noise_scale, float *latent) {
   float *const *level = world->level;
   uint64_t key = key_of(world->seed, STREAM_TEXT, k);

@@ -1,5 +1,5 @@
-/* between.c - passes everything on to another plug-in, but for how many devices there are, and for
- * faults. Without spoil.cu, as with the plain twin, faults are only said to have happened. */
+/* between.c - passes everything on to another plug-in, except for the number of devices and for
+ * faults. Without spoil.cu, as with the plain twin, faults are only simulated. */
 #include "between/between.h"
 
 #include <dlfcn.h>
@@ -15,7 +15,7 @@ VISIBLE kf_between_state kf_between;
 static kf_device_api real, table;
 static int (*spoil_trap)(void);
 static int (*spoil_leave)(uint64_t bytes);
-static uint64_t left; /* `leave` as the device has it */
+static uint64_t left; /* the `leave` that the device has now */
 static bool lost;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
@@ -43,7 +43,7 @@ static kf_dev_status open_device(uint32_t number, kf_dev **out, char *message, s
 
 /* --- faults ----------------------------------------------------------------------------------- */
 
-/* Before a call; false: the device is lost, and nobody but this plug-in knows. */
+/* Before a call; false: the device is lost, which only this plug-in knows. */
 static bool enter(void) {
   pthread_mutex_lock(&lock);
   kf_between.calls++;

@@ -14,9 +14,9 @@ VISIBLE int kf_spoil_trap(void) {
 }
 
 #define CHUNKS 64
-#define LEAST  ((size_t)2 << 20) /* what the driver hands out at least */
+#define LEAST  ((size_t)2 << 20) /* the least that the driver hands out */
 
-/* Takes memory until about so many bytes are left; 0: gives it back. */
+/* Takes memory until about this many bytes are left; 0: gives it back. */
 VISIBLE int kf_spoil_leave(uint64_t bytes) {
   static void *taken[CHUNKS];
   size_t left = 0, all;

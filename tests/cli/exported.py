@@ -20,7 +20,7 @@ def varint(data, at):
 
 
 def fields(data):
-    """{number: [values]} of a message: integers, and bytes of what has a length."""
+    """{number: [values]} of a message: integers, and bytes for fields with a length."""
     found, at = {}, 0
     while at < len(data):
         tag, at = varint(data, at)
@@ -125,7 +125,7 @@ OPERATORS = {
 
 
 class Index:
-    """What is in a .faiss file: transforms, rows, ids, and a search by looking at every row."""
+    """What is in a .faiss file: transforms, rows, ids, and a brute-force search."""
 
     def __init__(self, data):
         self.file = io.BytesIO(data)

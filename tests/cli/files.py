@@ -1,4 +1,4 @@
-"""Writes the files the tests need, sound and broken ones, with nothing but the standard library."""
+"""Writes the files the tests need, valid and broken ones, with nothing but the standard library."""
 
 import io
 import json
@@ -9,7 +9,7 @@ import zlib
 
 
 def npy(rows, dtype="<f4", shape=None, fortran=False, version=1, header=None):
-    """A .npy file of a list of rows (or of labels); shape and header may be made to lie."""
+    """A .npy file of a list of rows (or of labels); shape and header may be set wrong."""
     flat = [x for row in rows for x in row] if rows and isinstance(rows[0], (list, tuple)) else list(rows)
     if shape is None:
         shape = (len(rows), len(rows[0])) if rows and isinstance(rows[0], (list, tuple)) else (len(rows),)
@@ -25,7 +25,7 @@ def npy(rows, dtype="<f4", shape=None, fortran=False, version=1, header=None):
 
 
 def safetensors(tensors, metadata=None, header=None, length=None):
-    """A .safetensors file of {name: (dtype, shape, bytes)}; header and length may be made to lie."""
+    """A .safetensors file of {name: (dtype, shape, bytes)}; header and length may be set wrong."""
     entries, data = ({"__metadata__": metadata} if metadata else {}), b""
     for name, (dtype, shape, content) in tensors.items():
         entries[name] = {"dtype": dtype, "shape": shape, "data_offsets": [len(data), len(data) + len(content)]}
@@ -154,7 +154,7 @@ def xxh64(data):
 
 
 def reseal(data):
-    """A file of koofu with its checksum computed again."""
+    """A koofu file with its checksum recomputed."""
     at = data.index(b'"checksum":"') + 12
     blank = data[:at] + b"0" * 16 + data[at + 16:]
     return data[:at] + b"%016x" % xxh64(blank) + data[at + 16:]

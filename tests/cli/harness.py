@@ -46,7 +46,7 @@ def set_limits(limits):
 
 
 def seconds_of(process):
-    """Processor time of a running process, which does not depend on what else the machine does."""
+    """Processor time of a running process, which does not depend on the load of the machine."""
     with open(f"/proc/{process.pid}/stat", encoding="utf-8") as file:
         fields = file.read().rsplit(")", 1)[1].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
@@ -69,7 +69,7 @@ class Box:
     def __init__(self, program):
         self.program = program
         self.folder = tempfile.mkdtemp(prefix="koofu-cli-")
-        self.user = None  # as whom to run the program; None: as ourselves
+        self.user = None  # the user to run the program as; None: ours
 
     def close(self):
         shutil.rmtree(self.folder, ignore_errors=True)
@@ -148,7 +148,7 @@ class Box:
         return {path[len(folder):] for path in paths if path.startswith(folder)}
 
     def wait_for(self, process, happens):
-        """Until something is true of a process that goes on, however long that takes; whether it did before its end."""
+        """Waits, however long, until something is true of a running process; returns whether that came before its end."""
         while process.poll() is None:
             if happens():
                 return process.poll() is None
@@ -199,7 +199,7 @@ def run_all(program, wanted):
         except Failed as reason:
             failed += 1
             print(f"FAILED {name}: {reason}")
-        except Exception:  # a defect of the test itself, or a hang
+        except Exception:  # a bug in the test itself, or a hang
             failed += 1
             print(f"FAILED {name}:")
             traceback.print_exc(file=sys.stdout)

@@ -29,7 +29,7 @@ def photos(box, folder, classes, each, seed=1, side=16):
 
 
 def many(box, folder, n):
-    """Many of the smallest pictures there are, of one patch each, quickly."""
+    """Many of the smallest possible pictures, of one patch each, quickly."""
     rng, paths = random.Random(3), []
     for i in range(n):
         paths.append(box.write(f"{folder}/{'cat' if i % 3 else 'dog'}/{i:05d}.png", png(rng.randbytes(12), 2, 2)))

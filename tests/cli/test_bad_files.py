@@ -1,4 +1,4 @@
-"""Files that are not what they must be: one sentence naming the file, status 3, nothing left behind."""
+"""Invalid files: one sentence naming the file, status 3, nothing left behind."""
 
 import json
 import os

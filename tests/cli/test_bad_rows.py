@@ -1,4 +1,4 @@
-"""Rows, labels and sets that make no sense, in files that are sound."""
+"""Rows, labels and sets that make no sense, in valid files."""
 
 from harness import BAD_DATA, check, equal, test
 from files import data_set, npy, world
@@ -104,7 +104,7 @@ def one_class(box):
     box.works("stats", "two.safetensors", "-o", "t.safetensors")
     box.refuses(BAD_DATA, "fit", "t.safetensors", "--between", "s.safetensors", "--lambda", "1x", "-o", "m.safetensors",
                 naming=f"s.safetensors: {few}")
-    # Statistics that went through others are named after their own file.
+    # Merged statistics are named after their own file.
     box.write("copy.safetensors", box.read("s.safetensors"))
     box.works("merge", "s.safetensors", "copy.safetensors", "-o", "sum.safetensors")
     box.refuses(BAD_DATA, "fit", "sum.safetensors", "-o", "m.safetensors", naming=f"sum.safetensors: {few}")

@@ -100,16 +100,16 @@ def groups_are_left_out_together(box):
     n = len(rows)
     fit = ["fit", "copies.safetensors", "-o", "m.safetensors"]
     alone = box.works(*fit).err
-    check("nearly the same row in their class" in alone, alone)
+    check("a nearly equal row in their class" in alone, alone)
     hopeful, small = (json.loads(box.works(*fit, "--json", "-q").out)[name] for name in ("top1", "lambda"))
     box.write("groups.txt", "".join(f"video {i}\n" for i in origins))
     said = box.works(*fit, "--groups", "groups.txt").err
-    check("nearly the same row" not in said, f"advice that is followed already: {said}")
+    check("a nearly equal row" not in said, f"advice that is followed already: {said}")
     check("by leave-one-group-out likelihood: right for" in said and f"of {n} rows left out in turn" in said, said)
-    check("nearly the same row" not in said, "twins of one group do no harm: " + said)
+    check("a nearly equal row" not in said, "twins of one group do no harm: " + said)
     box.write("halves.txt", "".join(f"{i}\n" for i in range(n)))
     said = box.works("fit", "copies.safetensors", "-o", "h.safetensors", "--groups", "halves.txt").err
-    check("nearly the same row in their class, in another group" in said, said)
+    check("a nearly equal row in their class, in another group" in said, said)
     wanted = box.read("m.safetensors")
     honest, large = (json.loads(box.works(*fit, "--groups", "groups.txt", "--json", "-q").out)[name] for name in ("top1", "lambda"))
     check(honest < hopeful - 0.2 and large > small, f"{hopeful} and {small}, with groups {honest} and {large}")
@@ -124,7 +124,7 @@ def groups_are_left_out_together(box):
     box.write("y.txt", "".join(f"c{k:04d}\n" for k in labels))
     box.works("fit", "x.npy", "--labels", "y.txt", "--groups", "groups.txt", "-o", "m.safetensors", "-q")
     equal(json.loads(box.works("info", "--json", "m.safetensors").out)["lambda"], large, "lambda of rows and labels in two files")
-    # files in an order that must be said
+    # files in an order that must be given explicitly
     for name, some in (("x2.npy", rows[:300]), ("x10.npy", rows[300:])):
         box.write(name, npy(some))
     words = ["fit", "x10.npy", "x2.npy", "--order", "number", "--labels", "y.txt", "-o", "n.safetensors", "-q", "--groups"]
@@ -224,7 +224,7 @@ def dimensions_are_chosen(box):
     found = re.search(r"(\d+) dimensions? by 10 folds: right for \S+ % of 150 rows, all 24 for \S+ %; the loss, (\S+) points, is "
                       r"at most (\S+) with 95 % confidence", said)
     check(found is not None and float(found.group(2)) < float(found.group(3)) <= 15 and int(found.group(1)) < 15, said)
-    # fifteen classes that are centred differ in fourteen directions, whatever the rows say
+    # fifteen centred classes differ in fourteen directions, whatever the rows are
     said = box.works("fit", "train.safetensors", "--dim", "auto", "--centre", "mean", "-o", "a.safetensors").err
     check(re.search(r"\b14 dimensions by 10 folds: .* the loss, 0.00 points, is at most 0.00 with", said) is not None, said)
     said = box.works("fit", "train.safetensors", "--dim", "auto", "--margin", 99, "-o", "a.safetensors").err
@@ -346,7 +346,7 @@ def neighbours_are_chosen_by_folds(box):
     wanted = box.works(*words, "-k", found.group(1)).out
     equal(box.works(*words).out, wanted, "the k of the gallery is the default of classify")
     result = box.works("eval", *words[1:], "-k", "auto")
-    check(f"k = {found.group(1)}, as the gallery says" in result.err and f"Koo-Fu {found.group(1)}-NN" in result.out, result.err)
+    check(f"k = {found.group(1)}, from the gallery" in result.err and f"Koo-Fu {found.group(1)}-NN" in result.out, result.err)
     # other rows than those of the map, and the original space: rows are left out in turn
     for more in (["test.safetensors", "--model", "m.safetensors"], ["train.safetensors"]):
         check("rows of the gallery left out in turn" in box.works("index", *more, "-k", "auto", "-o", "h.safetensors").err, f"{more}")

@@ -87,7 +87,7 @@ def what_is_missing(box):
     check("lost.npy" not in os.listdir(box.folder), "nothing is written")
     for limits in ("no_driver=1", "no_open=1", ""):
         said = box.works(*words, "--device", "auto", env=twin(box, limits)).err
-        if limits == "no_open=1":  # which would be said
+        if limits == "no_open=1":  # which would be logged
             check("cannot be used" not in said, "so little work opens no device")
 
 
@@ -101,12 +101,12 @@ def version_says_what_was_found(box):
     found = box.works("version", "-v", "--device", "cuda:1,cuda:0", env=env).out
     check("cuda:1   plain twin 1" in found and "cuda:0" in found, found)
     check("there is no driver" in box.works("version", "-v", env=twin(box, "no_driver=1")).out, "no driver")
-    check("the CPU was asked for" in box.works("version", "-v", env={**env, "KOOFU_DEVICE": "cpu"}).out, "the CPU")
+    check("the CPU was requested" in box.works("version", "-v", env={**env, "KOOFU_DEVICE": "cpu"}).out, "the CPU")
 
 
 @test
 def the_caller_does_not_choose_the_plug_in_of_others(box):
-    """Code of the caller in a program with the rights of another user: by the environment, or by the program's name."""
+    """The caller's code in a program with the rights of another user: through the environment, or the program's name."""
     env, program = twin(box), box.program
     if os.path.exists(os.path.join(os.path.dirname(program), "libkoofu-cuda.so")):
         raise Skipped("there is a plug-in beside the program")

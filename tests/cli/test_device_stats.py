@@ -1,4 +1,4 @@
-"""Statistics and fits with the twin in the place of a GPU: the bytes and the errors of the CPU."""
+"""Statistics and fits with the twin in place of a GPU: the bytes and the errors of the CPU."""
 
 import os
 

@@ -67,7 +67,7 @@ def pictures_lists_and_patterns(box):
 
 @test
 def no_picture_vanishes(box):
-    """A file in a folder is recognised by its magic bytes; what cannot be read is counted and named."""
+    """A file in a folder is recognised by its magic bytes; unreadable formats are counted and named."""
     paths = photos(box, "p", ["a", "b"], 2)
     box.write("p/a/picture.bmp", box.read(paths[0]))
     for name in ("p/a/anim.gif", "p/b/phone.HEIC", "p/b/scan", "p/b/w.bmp", "p/b/z.txt", "p/b/.DS_Store"):
@@ -80,7 +80,7 @@ def no_picture_vanishes(box):
 
 
 def without_evidence(box, name):
-    """What is in a data set besides what it was made of, which only embed writes."""
+    """The contents of a data set without what only embed writes about its making."""
     tensors, metadata = read_safetensors(box.read(name))
     tensors.pop("picture_sums", None)
     return tensors, {key: value for key, value in metadata.items() if not key.startswith("made_")}
@@ -203,11 +203,11 @@ def what_is_not_there(box):
         os.chmod(box.path("p/a"), 0o700)
 
 
-# --- runs that did not come to their end ----------------------------------------------------------
+# --- runs that were interrupted ----------------------------------------------------------
 
 
 def unfinished(box, *more, shard=4):
-    """A run whose last picture cannot be read: all shards but the last are there. Returns that picture and its bytes."""
+    """A run whose last picture cannot be read: all shards but the last exist. Returns that picture and its bytes."""
     paths = photos(box, "p", ["a", "b"], 10)
     whole = box.read(paths[-1])
     box.write(paths[-1], whole[:60])
@@ -232,7 +232,7 @@ def goes_on_where_it_stopped(box):
 
 @test
 def skipping_can_begin_later(box):
-    """Shards without bad pictures serve both; those with some only a run that may do without."""
+    """Shards without bad pictures serve both runs; those with some only a run that skips them."""
     path, _ = unfinished(box)
     result = box.works("embed", CLIP, "p", "--shard", 4, "--skip-bad", "-o", OUT)
     check("16 pictures were done" in result.err and path in result.err, f"{result}")
@@ -307,7 +307,7 @@ def changed_and_damaged_shards_are_made_again(box):
 
 @test
 def a_moment_is_enough(box):
-    """A picture of the same size that was written a nanosecond later is another one."""
+    """A picture of the same size written a nanosecond later counts as changed."""
     path, whole = unfinished(box)
     box.write(path, whole)
     info = os.stat(box.path("p/a/0005.png"))  # shard 1
@@ -359,7 +359,7 @@ def one_process_at_a_time(box):
 
 @test
 def a_lock_that_was_left_behind(box):
-    """Only a lock that is held counts; of one that is not, nothing remains."""
+    """Only a held lock counts; a stale one is removed."""
     photos(box, "p", ["cat", "dog"], 3)
     box.write(f"{PARTS}/lock", "")
     box.works("embed", CLIP, "p", "-o", OUT)
@@ -437,7 +437,7 @@ def killed_at_random_moments(box):
             kills += 1
             check(not os.path.exists(box.path(OUT)) or box.read(OUT) == wanted, "the file is whole or not there")
             if os.path.exists(box.path(OUT)):
-                os.unlink(box.path(OUT))  # killed before the shards were gone: they are enough
+                os.unlink(box.path(OUT))  # killed before the shards were removed: they suffice
             continue
         equal(process.returncode, 0, err)
         ends += 1
@@ -451,11 +451,11 @@ def killed_at_random_moments(box):
     check(not os.path.exists(box.path(PARTS)), "the folder is gone")
 
 
-# --- what is finished is not done again -----------------------------------------------------------
+# --- finished work is not repeated -----------------------------------------------------------
 
 
 def embedded_anew(box, *words):
-    """The bytes that the command writes where nothing was before."""
+    """The bytes that the command writes to a new file."""
     box.works("embed", *words, "-o", "anew.safetensors", "--no-resume")
     return box.read("anew.safetensors")
 
@@ -515,7 +515,7 @@ def only_what_changed_is_done_again(box):
 @test
 def another_list_is_another_run(box):
     """The same pictures with other labels, class names or ids, in another order, or some of them: an unfinished run is not
-    gone on with, and a finished one is not up to date."""
+    resumed, and a finished one is not up to date."""
     paths = photos(box, "p", ["a", "b"], 3)
     whole = box.read(paths[-1])
     words = ["embed", CLIP, "--list", "list.tsv", "--shard", 2, "-o", OUT]
@@ -609,7 +609,7 @@ def what_is_not_ours_is_not_reused(box):
     equal(box.read("copy.safetensors"), whole, "written anew")
 
 
-# --- what becomes of the ids ----------------------------------------------------------------------
+# --- what happens to the ids ----------------------------------------------------------------------
 
 
 @test

@@ -62,7 +62,7 @@ def every_file_knows_its_encoder(box):
         equal(encoder_of(box, name), known, name)
         check(f"encoder      clip-f32 ({known[1][:8]})" in box.works("info", name).out, f"info of {name}")
         equal(json.loads(box.works("info", "--json", name).out)["encoder"], "clip-f32", f"info --json of {name}")
-    # Whatever is loaded of it, in any precision, it is the same model.
+    # Whichever towers are loaded, in any precision, it is the same model.
     box.works("embed", CLIP, "p", "--precision", "f32", "-o", "exact.safetensors")
     equal(encoder_of(box, "exact.safetensors"), known, "another precision")
     box.works("embed", OTHER, "p", "-o", "other.safetensors")
@@ -105,12 +105,12 @@ def rows_are_mapped_once(box):
         ):
             box.refuses(BAD_DATA, *words, naming=[name, "mapped by this model already"])
             box.works(*words, ANY)
-        # What is made of mapped rows goes with mapped rows, not with those of another map.
+        # Files made from mapped rows match rows of the same map, not those of another.
         box.works("fit", name, "--lambda", "1x", "-o", "second.safetensors")
         box.works("eval", "second.safetensors", name)
         box.works("transform", "other.safetensors", "raw.safetensors", "-o", "elsewhere.safetensors")
         box.refuses(BAD_DATA, "eval", "second.safetensors", "elsewhere.safetensors", naming=["elsewhere.safetensors"])
-    # What is converted is of one map or of none.
+    # A converted file has rows of one map or of none.
     box.works("index", "raw.safetensors", "--model", "other.safetensors", "-o", "h.safetensors")
     box.refuses(BAD_DATA, "convert", "g.safetensors", "h.safetensors", "-o", "both.safetensors",
                 naming=["g.safetensors", "h.safetensors"])
@@ -120,7 +120,7 @@ def rows_are_mapped_once(box):
 
 @test
 def maps_that_are_none(box):
-    """Rows of a gallery whose map cannot be what it says are not taken."""
+    """Rows of a gallery with an invalid map are refused."""
     box.works("synth", "--seed", "3", "--dim", "16", "--classes", "4", "--per-class", "10", "-o", "raw.safetensors")
     box.works("fit", "raw.safetensors", "--lambda", "1x", "-o", "m.safetensors")
     box.works("index", "raw.safetensors", "--model", "m.safetensors", "-o", "g.safetensors")
@@ -186,13 +186,13 @@ def encoders_that_differ_do_not_meet(box):
         for name in ("out.safetensors", "out.html"):
             if os.path.exists(box.path(name)):
                 os.remove(box.path(name))
-    # What was put together nevertheless is of neither.
+    # What was combined nevertheless has neither encoder.
     box.works("merge", a["stats"], b["stats"], ANY, *out)
     equal(encoder_of(box, "out.safetensors"), (None, None), "statistics of both")
     box.write("copy.safetensors", box.read(a["stats"]))
     box.works("merge", a["stats"], b["stats"], "copy.safetensors", ANY, *out)
     equal(encoder_of(box, "out.safetensors"), (None, None), "and of a third")
-    # Models are compared even on rows that do not say.
+    # Models are compared even on rows of unknown encoder.
     without_encoder(box, a["data"], "silent.safetensors")
     box.refuses(BAD_DATA, "compare", a["model"], b["model"], "silent.safetensors", naming=[a["model"], b["model"]])
 
@@ -209,7 +209,7 @@ def what_does_not_say_goes_with_everything(box):
     for words in (["eval", b["model"], silent], ["classify", b["model"], silent], ["search", b["raw"], silent],
                   ["transform", b["model"], silent, "-o", "out.safetensors"]):
         box.works(*words)
-    # Together, the one that says speaks for both.
+    # Combined, the known encoder applies to both.
     box.works("stats", silent, a["data"], "-o", "out.safetensors")
     equal(encoder_of(box, "out.safetensors"), encoder_of(box, a["data"]), "one of two files")
     box.works("fit", silent, "--text", a["text"], "-o", "out.safetensors")

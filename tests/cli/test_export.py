@@ -274,7 +274,7 @@ def what_cannot_be(box):
 
 @test
 def a_full_disk(box):
-    """Nothing is left of a file, or of several, and older ones are as they were."""
+    """No file, or part of a set of files, is left, and older ones are unchanged."""
     make(box)
     for name in ("m.onnx", "m.faiss", "m.npz", "m.c", "m.h"):
         box.write(name, "older")
@@ -295,7 +295,7 @@ def no_permission(box):
 
 @test
 def the_programs_themselves(box):
-    """tests/export, as far as the programs are there; `make test-export` has them all."""
+    """tests/export, as far as the programs are installed; `make test-export` has them all."""
     folder = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "export")
     needs = {"onnx": ["numpy", "onnx", "onnxruntime"], "faiss": ["numpy", "faiss"]}
     missing = {p for packages in needs.values() for p in packages if not importlib.util.find_spec(p)}

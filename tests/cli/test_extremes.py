@@ -1,4 +1,4 @@
-"""Files with a right checksum whose numbers are as large or small as the rules of docs/formats.md allow: every command that
+"""Files with a correct checksum whose numbers are as large or small as the rules of docs/formats.md allow: every command that
 reads them works or refuses, and 'nan' never leaves the program."""
 
 import re

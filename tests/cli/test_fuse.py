@@ -1,4 +1,4 @@
-"""Models that know names and pictures."""
+"""Models with names and pictures."""
 
 import json
 import random
@@ -172,7 +172,7 @@ def one_se_with_text(box):
 
 @test
 def text_does_not_hide_what_rows_can_do(box):
-    """Rows that only a very small lambda tells apart, with text that says little."""
+    """Rows that only a very small lambda separates, with uninformative text."""
     rng = random.Random(3)
     strong, dim, classes = 16, 40, 24
     means = [[0.0] * strong + [rng.gauss(0, 0.05) for _ in range(dim - strong)] for _ in range(classes)]

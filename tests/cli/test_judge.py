@@ -1,4 +1,4 @@
-"""What is right, which classes take part, where errors are, and which of two classifiers is better."""
+"""Right classes, class sets, errors by class, and comparing two classifiers."""
 
 import json
 

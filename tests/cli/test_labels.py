@@ -60,7 +60,7 @@ def shards_and_one_label_file(box):
     check(statistics(box, "img", "--labels", "y.npy", "--order", "name") != want, "by name: other labels")
     box.refuses(USAGE, *words, "--order", "size", naming="--order must be number, name or given")
     box.works("fit", "x.npy", "--labels", "y.npy", "-o", "m.safetensors")
-    box.works("classify", "m.safetensors", *by_bytes)  # nothing goes through the rows of all files
+    box.works("classify", "m.safetensors", *by_bytes)  # no file covers the rows of all files
     truth = "".join(f"{k}\n" for k in numpy.load(box.path("y.npy")))
     box.write("truth.txt", truth)
     box.refuses(USAGE, "eval", "m.safetensors", *by_bytes, "--truth", "truth.txt", naming=["truth.txt", "--order"])

@@ -1,4 +1,4 @@
-"""Without memory a command ends with a sentence, at whatever step, and leaves nothing behind."""
+"""Out of memory at any step, a command ends with one sentence and leaves nothing behind."""
 
 import os
 import resource
@@ -10,7 +10,7 @@ from photos import CLIP
 
 
 def least(box):
-    """The address space that the program needs to begin with: for itself and its libraries."""
+    """The address space that the program needs to start: for itself and its libraries."""
     for limit in range(4 << 20, 512 << 20, 1 << 20):
         result = box.run("version", limits={resource.RLIMIT_AS: limit})
         if result.status == 0:
@@ -19,7 +19,7 @@ def least(box):
 
 
 def goes_through(box, words, output):
-    """Gives a command more and more memory until it works. Each time before, it says that it has too little."""
+    """Gives a command more and more memory until it works. Until then it reports that it has too little."""
     limit, failed, step = least(box), 0, 96 << 10
     before = box.files()
     while True:

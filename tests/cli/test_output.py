@@ -17,7 +17,7 @@ def prepare(box):
 
 
 def text_name(output):
-    """What classify writes is text, and its name must not say otherwise."""
+    """classify writes text, and the output's name must not say otherwise."""
     return output.replace(".safetensors", ".tsv")
 
 
@@ -240,7 +240,7 @@ def children_seconds():
 
 
 def at_work(box, words):
-    """A process of a command that takes long, in the midst of it: it has files open and has worked for a while."""
+    """A long-running process at work: it has files open and has run for a while."""
     process = box.start(*words)
     check(box.wait_for(process, lambda: box.open_files(process) and seconds_of(process) > 0.1), f"{words[0]} is over too soon")
     return process
@@ -255,7 +255,7 @@ def stopped(box, number, words, leaves, soon=10):
     try:
         out, err = process.communicate(timeout=600)
     finally:
-        process.kill()  # whatever happens, it does not go on writing
+        process.kill()  # whatever happens, it does not continue writing
     took = children_seconds() - before - begun  # what was waited for counts whole
     equal(process.returncode, -number, f"status of a stopped {words[0]}, with stderr {err!r}")
     equal(err.decode(), f"koofu {words[0]}: stopped by a signal\n", "message")

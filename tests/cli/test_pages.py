@@ -21,7 +21,7 @@ def read_page(name):
 
 
 def sections(page):
-    """{heading: text}, without what is above the first heading."""
+    """{heading: text}, without the text above the first heading."""
     parts = re.split(r"^##+ (.*)\n", page, flags=re.M)
     return dict(zip(parts[1::2], parts[2::2]))
 
@@ -65,7 +65,7 @@ class Shell:
         return self
 
     def shows(self, text, least=1):
-        """What the section shows is among what its commands printed."""
+        """The output shown in the section is among what its commands printed."""
         blocks = shown(text)
         check(len(blocks) >= least, f"{len(blocks)} blocks of output in {text[:200]!r}")
         for block in blocks:
@@ -78,7 +78,7 @@ class Shell:
 
 
 def embeddings(box, name):
-    """The bytes of the rows of a data set, and how many a row has."""
+    """The bytes of the rows of a data set, and the bytes per row."""
     data = box.read(name)
     length = struct.unpack("<Q", data[:8])[0]
     entry = json.loads(data[8:8 + length])["embeddings"]

@@ -34,7 +34,7 @@ def golden():
 
 
 def has_zstd(box):
-    """Whether this build reads Zstandard; if not, it says so by name."""
+    """Whether this build reads Zstandard; if not, the error names it."""
     result = box.run("stats", GOLDEN / "pyarrow-zstd-n23.parquet", "--label-column", "class", "-o", "z.safetensors")
     if result.status == 0:
         return True
@@ -61,7 +61,7 @@ def read_set(box, name):
 
 
 def same_rows(box, file, rows, n, bad, words):
-    """What koofu reads from a file is what rows.py says, without its bad rows."""
+    """koofu reads from a file what rows.py says, without its bad rows."""
     box.works("convert", file, *words, *(["--skip-bad"] if bad else []), "-o", "o.safetensors")
     x, labels, ids, names = read_set(box, "o.safetensors")
     kept = [i for i in range(n) if i not in bad]

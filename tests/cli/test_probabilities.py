@@ -1,4 +1,4 @@
-"""Probabilities, how far they can be trusted, rows of unknown classes, and the rows that went wrong."""
+"""Probabilities and their calibration, rows of unknown classes, and wrong answers."""
 
 import csv
 import io

@@ -14,7 +14,7 @@ FILES = {"embeddings.safetensors", "text.safetensors", "model.safetensors", "rep
 
 
 def left_out(rows, labels):
-    """How often the nearest class mean is right when each row is left out of its own, by the book."""
+    """How often the nearest class mean is right when each row is left out of its own, by the definition."""
     unit = [[x / sum(y * y for y in row) ** 0.5 for x in row] for row in rows]
     dim, classes = len(rows[0]), max(labels) + 1
     sums = [[sum(u[d] for u, k in zip(unit, labels) if k == c) for d in range(dim)] for c in range(classes)]
@@ -56,7 +56,7 @@ def from_a_folder_to_a_classifier(box):
     box.works("embed", CLIP, "photos/", "-o", "e.safetensors")
     equal(box.read("e.safetensors"), box.read("photos-koofu/embeddings.safetensors"), "as koofu embed does it")
     check(box.read("photos-koofu/report.html").startswith(b"<!"), "a page")
-    # what it says to type next
+    # the command that it suggests next
     line = re.search(r"^  koofu (classify .*)$", result.out, re.M).group(1).replace("photo.jpg", paths[0])
     answer = box.works(*line.split()).out.splitlines()[1].split("\t")
     equal(answer[0], paths[0], "the picture")
@@ -106,7 +106,7 @@ def one_at_a_time(box):
 
 @test
 def model_and_page_go_together(box):
-    """The page cannot be replaced, which shows when everything else is done."""
+    """The page cannot be replaced, which is noticed only when everything else is done."""
     photos(box, "photos", ["a", "b"], 8)
     if os.geteuid() != 0:
         raise Skipped("only root can make a file of another user")
@@ -199,7 +199,7 @@ def what_can_be_seen_before_the_work(box):
     equal(os.listdir(box.path("out")), ["model.safetensors"], "nothing was embedded")
     photos(box, "numbers", ["1", "2"], 3)
     box.refuses(IO, "quickstart", "numbers", "--encoder", "nowhere", "--templates", "none.txt", naming="none.txt")
-    # Two classes are needed, which is seen before the encoder is loaded.
+    # Two classes are needed, which is checked before the encoder is loaded.
     photos(box, "one", ["ant"], 3)
     box.refuses(BAD_DATA, "quickstart", "one", "--encoder", "nowhere", naming="one: only one class has pictures")
     photos(box, "singles", ["ant", "owl"], 1)
@@ -272,13 +272,13 @@ def another_title_takes_a_moment(box):
     check("up to date" in result.err, f"{result}")
     check(box.read("out/text.safetensors") != before["text.safetensors"][0], "other text")
     check("up to date" in box.works(*words, "--no-text").err, "without text")
-    # A picture more, and everything anew.
+    # One more picture, and everything is made again.
     box.write("photos/fox/new.png", box.read(paths[0]))
     box.write("photos/fox/newer.png", png(bytes(range(192)), 8, 8))
     result = box.works(*words)
     check("25 pictures were taken from out/embeddings.safetensors as it was" in result.err, f"{result}")
     check("pictures" not in box.works(*words, "--no-resume").err, "everything anew")
-    # Text that is damaged, or of others, is made again.
+    # Text that is damaged, or not koofu's, is made again.
     text = box.read("out/text.safetensors")
     for content in (b"x", text[:-1]):
         box.write("out/text.safetensors", content)

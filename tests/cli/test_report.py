@@ -212,7 +212,7 @@ def near_duplicates_are_told(box):
     for name, warned in (("honest.safetensors", False), ("twice.safetensors", True)):
         for words in (["fit", name, "-o", "m.safetensors"], ["report", name, "-o", "page.html"]):
             said = box.works(*words).err
-            found = re.search(r"warning: (\d+) of (\d+) rows looked up have nearly the same row in their class.*--groups FILE", said)
+            found = re.search(r"warning: (\d+) of (\d+) rows checked have a nearly equal row in their class.*--groups FILE", said)
             equal(found is not None, warned, f"{words}: a warning\n{said}")
             if warned:
                 equal(found.groups(), ("288", "288"), "every row has its copy")

@@ -1,4 +1,5 @@
-"""Galleries: what koofu index makes, what koofu search finds, and how neighbours vote, beside numpy in double precision."""
+"""Galleries: what koofu index makes, what koofu search finds, and how neighbours vote, compared with numpy in double
+precision."""
 
 import collections
 import json
@@ -406,7 +407,7 @@ def json_has_the_answers(box):
 
 @test
 def text_queries(box):
-    """Text lies elsewhere; its own mean, or that of a file, is subtracted in a mapped gallery, and what is done is said."""
+    """Text is offset; its own mean, or that of a file, is subtracted in a mapped gallery, and that is logged."""
     box.works("synth", "--classes", 100, "--per-class", 8, "-o", "x.safetensors", "--text", "t.safetensors")
     box.works("fit", "x.safetensors", "--lambda", "0.1x", "-o", "m.safetensors")
     box.works("index", "x.safetensors", "-o", "raw.safetensors")
@@ -593,7 +594,7 @@ def eval_leaving_one_out(box):
 
 @test
 def votes_without_a_model(box):
-    """A gallery in the place of the model: the votes of brute force, and what the same gallery says beside a model."""
+    """A gallery in place of the model: the votes of brute force, and of the same gallery with a model."""
     oracle()
     labels, truth = noisy(box)
     box.works("transform", "m.safetensors", "x.safetensors", "-o", "tx.npy")

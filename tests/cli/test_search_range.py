@@ -12,7 +12,7 @@ from files import f32, npy, read_safetensors, reseal
 
 
 def rows_of(n, dim=8, seed=1):
-    """Rows of which some are copies, or nearly so."""
+    """Rows, some of which are copies or nearly so."""
     rng = random.Random(seed)
     rows = [[rng.gauss(0, 1) for _ in range(dim)] for _ in range(n)]
     for i in range(n // 4):
@@ -173,7 +173,7 @@ def what_does_not_go_together(box):
 
 @test
 def changed_galleries(box):
-    """Rows removed and replaced: the answers of every command are those of what is left."""
+    """Rows removed and replaced: the answers of every command are those of the remaining rows."""
     rows = make(box, "cosine")
     box.write("gone.txt", "p3\np59\nnobody\n")
     result = box.works("index", "g.safetensors", "--remove", "gone.txt")
@@ -238,7 +238,7 @@ def several_galleries(box):
 
 
 def change_after(data, number, previous, row, name):
-    """A change that adds one row, made of another that does."""
+    """A change that adds one row, made from another such change."""
     size = struct.unpack("<Q", data[:8])[0]
     header, body = json.loads(data[8:8 + size]), bytearray(data[8 + size:])
     header["__metadata__"].update(number=str(number), previous=previous)

@@ -25,7 +25,7 @@ def table(text):
 
 @test
 def words_are_queries(box):
-    """They find what their embedding finds, whatever else is asked, and in the order of the command line."""
+    """They find what their embeddings find, whatever the other queries, in the order of the command line."""
     paths = prepare(box)
     box.write("prompts.txt", "a red fox\ntwo owls?\n")
     box.works("embed-text", CLIP, "--prompts", "prompts.txt", "-o", "t.safetensors")
@@ -69,7 +69,7 @@ def what_is_done_about_text_is_said(box):
 
 @test
 def files_are_files(box):
-    """A file that is there is never words, nor is a name that can only be that of a missing one."""
+    """An existing file is never words, nor is a name that can only be that of a missing file."""
     paths = prepare(box)
     box.write("a red fox", box.read(paths[0]))
     line = table(box.works("search", "raw.safetensors", "a red fox", "--encoder", CLIP, "-k", 1).out)[1]

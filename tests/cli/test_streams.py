@@ -74,7 +74,7 @@ def texts_for_an_encoder(box):
 
 @test
 def a_redirected_file(box):
-    """It is read from where it stands: a shell may have read its first lines."""
+    """It is read from its current position: a shell may have read its first lines."""
     prepare(box)
     wanted = box.works("classify", "m.safetensors", "x.npy").out
     with open(box.path("x.npy"), "rb") as file:
@@ -184,7 +184,7 @@ def what_no_stream_can_be(box):
 
 @test
 def a_list_of_pictures(box):
-    """Relative paths start where the program was started."""
+    """Relative paths start at the program's working directory."""
     for name in ("a", "b"):
         box.write(f"pictures/{name}.png", png(name.encode() * 3 * 64, 8, 8))
     lines = "pictures/a.png\npictures/b.png\n"

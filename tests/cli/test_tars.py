@@ -214,7 +214,7 @@ def bad_members(box):
 
 @test
 def killed_and_resumed(box):
-    """As img2dataset leaves them: shards of many samples; the run is killed again and again."""
+    """As img2dataset writes them: shards of many samples; the run is killed again and again."""
     for i in range(3):
         box.write(f"s/{i:05d}.tar", archive(samples(40, first=40 * i)))
     words = ["embed", CLIP, "s/{00000..00002}.tar", "--shard", "8", "--threads", "1", "--metadata", "m.jsonl"]

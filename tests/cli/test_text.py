@@ -334,7 +334,7 @@ def cells_of_text_are_those_of_eval(box):
     plain = json.loads(box.works(*words, "--json").out)["cells"]
     cells = json.loads(box.works(*words, "--json", "--text", "t.safetensors", "--text-centre", "all").out)["cells"]
     equal(cells[:len(plain)], plain, "cells of images stay")
-    cells = [c for c in cells if c["text"] != "fused"]  # those are looked at in test_fuse.py
+    cells = [c for c in cells if c["text"] != "fused"]  # those are tested in test_fuse.py
     order = [(c["text"], round(c["relative"] or 0, 9), c["dim"]) for c in cells[len(plain):]]
     equal(order, [("none", 0, 48)] + [(centre, lam, dim) for centre in ("none", "mean", "modality") for lam in (0.01, 1)
                                       for dim in (48, 20, 5)], "cells of text and their order")

@@ -1,4 +1,4 @@
-"""Wrong command lines: one line, status 2, and a suggestion where one is near."""
+"""Wrong command lines: one line, status 2, and a suggestion if there is a close match."""
 
 from harness import BAD_DATA, USAGE, check, equal, test
 from files import data_set, f32, npy, safetensors, world

@@ -1,4 +1,4 @@
-"""koofu verify and info: whether files are sound, and what they were made from."""
+"""koofu verify and info: whether files are valid, and what they were made from."""
 
 import json
 import os
@@ -89,7 +89,7 @@ def a_model_names_its_text(box):
     check(f", with text {sums['o']} (other.safetensors)" in lines[0], lines[0])
     check(box.works("verify", "o.safetensors", "raw.safetensors").out.splitlines()[0].endswith(f", with text {sums['o']}"), "it is not among the files")
     check(f"  text         {sums['o']}\n" in box.works("info", "o.safetensors").out, "info")
-    # It is kept, and another text is noted beside it.
+    # It is kept, and another text is recorded beside it.
     rows, _ = world()
     box.write("rows.npy", npy(rows[:9]))
     box.works("add-class", "o.safetensors", "new", "rows.npy", "-o", "more-rows.safetensors")

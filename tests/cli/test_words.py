@@ -18,7 +18,7 @@ SHOWN = [r"\u{9b}31m\u{85}", r"fox\u{202e}xof\u{2066}", r"do\u{200b}g\u{200e}\u{
 
 
 def hidden(text):
-    """The first character that a terminal may obey or nobody can see, other than the end of a line and tabs."""
+    """The first control or invisible character, other than line ends and tabs."""
     return next((c for c in text if unicodedata.category(c) in ("Cc", "Cf", "Zl", "Zp") and c not in "\t\n"), None)
 
 
@@ -89,7 +89,7 @@ def paths_and_names_in_messages(box):
         check(r"p\u{202e}\u{9b}\u{2066}" in result.err, f"the path is there: {result}")
     shows_all(box.works("fit", path, "-o", f"m{path}").err, "what fit says")
     shows_all(box.works("info", path).out, "info")
-    # Bytes that are no UTF-8.
+    # Bytes that are not UTF-8.
     os.symlink(path, os.path.join(os.fsencode(box.folder), b"l\xff\xe2\x80.safetensors"))
     check(r"l\xff\xe2\x80.safetensors" in box.works("info", os.fsdecode(b"l\xff\xe2\x80.safetensors")).out, "bytes are shown")
     # A note of the library, and a class in a message.
@@ -128,7 +128,7 @@ def lists_on_a_terminal(box):
 
 @test
 def cells_of_csv(box):
-    """RFC 4180, and nothing that a spreadsheet would compute; numbers stay numbers."""
+    """RFC 4180, and nothing that a spreadsheet would evaluate; numbers stay numbers."""
     names = ["=1+2", "+x", "-y", "@z", "-0.5", "+1e3", "'=already", "'plain", "a,b", 'say "x"', "two\nlines", "\ttab", "\rcr",
              "-", "a=b", "-1-1", "\u202eover"]
     wanted = ["'=1+2", "'+x", "'-y", "'@z", "-0.5", "+1e3", "''=already", "'plain", "a,b", 'say "x"', "two\nlines", "'\ttab",
@@ -169,7 +169,7 @@ def names_on_a_page(box):
 
 @test
 def ids_are_lossless_inside(box):
-    """What koofu reads back itself keeps every byte."""
+    """Files that koofu reads back itself keep every byte."""
     ids = [f"{i}{EVIL[i % 3]}" for i in range(60)]
     text = "\n".join(ids).encode()
     rows, labels = world()

@@ -14,7 +14,7 @@ from files import data_set, npy, read_safetensors
 
 
 def numbered(box, n):
-    """n files of one row each, whose number is in it."""
+    """n files of one row each, which contains the file's number."""
     for i in range(n):
         box.write(f"{i}.npy", npy([[float(i), 1.0, 0.0]]))
     return [f"{i}.npy" for i in range(n)]
@@ -55,7 +55,7 @@ def searches_do_not_wait(box):
     box.write("x.safetensors", data_set())
     box.works("index", "x.safetensors", "-o", "g.safetensors")
     with open(box.path("g.safetensors"), "rb") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)  # as an append that takes its time
+        fcntl.flock(file, fcntl.LOCK_EX)  # like a slow append
         box.works("search", "g.safetensors", "x.safetensors", "-k", 1)
         box.works("index", "x.safetensors", "--append", "g.safetensors", "-o", "other.safetensors")
         waiting = box.start("index", "x.safetensors", "--append", "g.safetensors")
@@ -69,7 +69,7 @@ def searches_do_not_wait(box):
 
 @test
 def appends_that_are_killed(box):
-    """Killed at any moment and repeated until one comes to its end, each append adds its row once."""
+    """Killed at any moment and repeated until it completes, each append adds its row once."""
     names = numbered(box, 25)
     box.works("index", names[0], "--metric", "euclidean", "-o", "g.safetensors")
     rng = random.Random(time.time_ns())
@@ -142,7 +142,7 @@ def changes_that_are_killed(box):
 
 
 def stopped_at(box, kind, number, *words):
-    """A process that is about to make its call `number` of a kind."""
+    """A process stopped just before its call `number` of a kind."""
     shim = os.path.join(os.path.dirname(box.program), "tests", "torture_calls.so")
     if not os.path.exists(shim):
         raise Skipped("the library that stops a program at a call is not built")
@@ -161,7 +161,7 @@ def stopped_after_its_rename(box, *words):
 
 @test
 def readers_while_changes_are_removed(box):
-    """A gallery is made one file, or written anew, with the same bytes as before its changes: these vanish in one step."""
+    """A gallery is compacted, or rewritten with the same bytes as before its changes: these vanish in one step."""
     names = numbered(box, 4)
     first = ["index", names[0], "--ids", box.write("0.txt", "0\n"), "--metric", "euclidean", "-o", "g.safetensors"]
     for again in (["index", "g.safetensors", "--compact"], first):

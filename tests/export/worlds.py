@@ -1,4 +1,4 @@
-"""Models of every kind with rows to try them on, and what the program itself says of these rows."""
+"""Models of every kind with rows to try them on, and the program's own answers for these rows."""
 
 import json
 import os

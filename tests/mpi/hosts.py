@@ -18,7 +18,7 @@ def run(*words):
 
 
 def missing():
-    """What keeps hosts from being made here; None: nothing."""
+    """Why hosts cannot be made here; None: they can."""
     if os.geteuid() != 0:
         return "root"
     for program in ("ip", "unshare", "hostname"):

@@ -1,5 +1,5 @@
-/* no_memory.c - a communicator for which one rank has no memory: all ranks are told, and none waits
- * for another.
+/* no_memory.c - a communicator for which one rank has no memory: all ranks learn of it, and none
+ * waits for another.
  *
  * usage: mpi_no_memory RANK N: on that rank, the Nth array fails. Prints how often kf_mpi_new was
  * out of memory. */

@@ -49,7 +49,7 @@ class Session:
     def __init__(self, options, folder):
         self.koofu, self.program = os.path.abspath(options.koofu), os.path.abspath(options.koofu_mpi)
         self.mpirun, self.short, self.folder = options.mpirun, options.short, folder
-        self.stuck = 0  # launchers that hung when all ranks were gone
+        self.stuck = 0  # launchers that hung after all ranks had ended
         self.ranks = (2, 3) if options.short else (1, 2, 3, 4, 7)
         version = subprocess.run([self.mpirun, "--version"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT).stdout.decode()
         self.open_mpi = "Open MPI" in version or "OpenRTE" in version
@@ -135,7 +135,7 @@ def same_text(s, *words, prepare=None):
 
 
 def same_notes(s, word, number, *words):
-    """What is said of one picture after the other, whichever rank has it: by rank 0, once, in order."""
+    """Messages about pictures, whichever rank has them: printed by rank 0, once, in order."""
 
     def notes(done):
         if "-o" in words:
@@ -221,7 +221,7 @@ class Box:
 
 @test
 def embed(s):
-    """Pictures are shared out by shards; what an interrupted run has made is taken up."""
+    """Pictures are divided by shards; an interrupted run is resumed."""
     photos.photos(Box(s.folder), "pictures", ["ant", "owl"], 9)
     for name in ("owl/broken.png", "ant/broken.png", "ant/z-broken.jpg", "owl/z-broken.jpg"):
         Box(s.folder).write("pictures/" + name, b"this is no picture")
@@ -329,7 +329,7 @@ def wrong_use(s):
 
 @test
 def different_class_lists(s):
-    """Shards with other classes make the same union on any number of ranks, or the same error."""
+    """Shards with different classes make the same union on any number of ranks, or the same error."""
     s.alone("synth", "--classes", "7", "--dim", "48", "--per-class", "9", "-o", "seven.safetensors")
     line = ["stats", "train.safetensors", "seven.safetensors", "-o"]
     done = subprocess.run([s.koofu, *line, "union.safetensors"], cwd=s.folder, stderr=subprocess.PIPE)
@@ -434,7 +434,7 @@ def kill_one(chance, pids):
 
 
 def finish_killed(s, process):
-    """Waits for the end of a run of which a rank was killed; no rank may be left. The launcher itself may hang: that of Open MPI
+    """Waits for the end of a run after a rank was killed; no rank may be left. The launcher itself may hang: that of Open MPI
     with PMIx 4.2.2 was seen to wait for a lock in PMIx_server_finalize, when all ranks were gone. It is then ended here."""
     last = begun = time.monotonic()
     while process.poll() is None and time.monotonic() < last + 10:
@@ -515,7 +515,7 @@ def launch_kills(s):
 
 @test
 def ranks_that_never_start(s):
-    """One rank never comes to MPI_Init: the others give up, with one message."""
+    """One rank never reaches MPI_Init: the others give up, with one message."""
     environment, s.environment = s.environment, dict(s.environment, KOOFU_START_TIMEOUT="3")
     line = [s.mpirun, "-n", "1", s.program, "fit", "train.safetensors", "-o", "never.safetensors", ":", "-n", "1", "sleep", "1000"]
     try:
@@ -533,7 +533,7 @@ def ranks_that_never_start(s):
 
 @test
 def restart(s):
-    """Killed in the middle, begun again on other numbers of ranks: the same bytes, and nothing is done twice."""
+    """Killed in the middle, restarted on other numbers of ranks: the same bytes, and nothing is done twice."""
     s.alone("synth", "--classes", "30", "--dim", "128", "--per-class", "1500", "-o", "long.safetensors")
     s.alone("stats", "long.safetensors", "-o", "one-long.safetensors")
     line = ["stats", "long.safetensors", "--checkpoint", "parts", "-o", "many-long.safetensors"]

@@ -97,7 +97,7 @@ def compare_pixels(tool, name, processor, size, paths, folder):
 
 
 def compare_truncations(tool, folder):
-    """What the reference refuses is refused; what is read all the same has the same pixels."""
+    """Pictures that the reference refuses are refused, or have the same pixels."""
     names = {name: data for name, data in [*jpegs(), *pngs(), *webps()]}
     wrong = 0
     for name in "exif6-le.jpg", "rgb8-13x19.png", "exif3.webp":

@@ -74,7 +74,7 @@ def table(n, dim, nulls, kind, fixed):
 
 
 def compare(path, folder, name):
-    """What koofu reads of a file is what Arrow reads."""
+    """koofu reads the same from a file as Arrow does."""
     try:
         arrow = pq.read_table(path)
     except pa.ArrowInvalid:  # pyarrow 26 cannot read every file with null arrays of fixed size

@@ -1,5 +1,5 @@
 /* cmocka.h - the part of cmocka that the tests of devices use, for GPU machines on which nothing
- * can be installed. tests/devices/CMakeLists.txt takes the real one where it is there. */
+ * can be installed. tests/devices/CMakeLists.txt uses the real one where it is installed. */
 #ifndef KF_PLAIN_CMOCKA_H
 #define KF_PLAIN_CMOCKA_H
 
@@ -19,7 +19,7 @@ struct CMUnitTest {
 };
 
 enum { PLAIN_FAILED = 1, PLAIN_SKIPPED = 2 };
-__attribute__((weak)) jmp_buf plain_end; /* of the case that runs; one for all files */
+__attribute__((weak)) jmp_buf plain_end; /* of the running case; shared by all files */
 
 static inline void print_message(const char *format, ...) {
   va_list arguments;
@@ -66,7 +66,7 @@ static inline _Noreturn void plain_skip(void) { longjmp(plain_end, PLAIN_SKIPPED
     PLAIN_CHECK(plain_x == plain_y, #x " is not " #y);                                             \
   } while (0)
 
-/* Runs one case; what it ends with. */
+/* Runs one case; returns how it ended. */
 static inline int plain_run(const struct CMUnitTest *test) {
   void *state = test->initial_state;
   print_message("[ RUN      ] %s\n", test->name);

@@ -82,7 +82,7 @@ def cards_by_keyboard(page, size):
 
 
 def make_class(page, size):
-    """Some rows become a class, which is at work at once; undone, made again, deleted in two ways, refused twice."""
+    """Some rows become a class, which is used at once; undone, made again, deleted in two ways, refused twice."""
     name = f"all mine & <b>bold</b> {size[0]}"
     page.open("#ask/row/17", *size)
     page.wait("document.querySelectorAll('.card').length === 24")
@@ -133,7 +133,7 @@ def make_class(page, size):
 
 
 def pictures(page, size):
-    """Dropped, pasted, chosen; several at once become a class; what is no picture is told."""
+    """Dropped, pasted, chosen; several at once become a class; a file that is not a picture is reported."""
     page.open("", *size)
     page.wait("document.querySelector('.card')")
     check("Drop" in page.text("#drop-words"), f"{page.where}: {page.text('#drop-words')!r}")
@@ -178,7 +178,7 @@ def pictures(page, size):
 
 
 def words(page, size):
-    """Words are asked; a class is made of its name."""
+    """Words as queries; a class is made from its name."""
     page.open("", *size)
     page.wait("document.querySelector('.card')")
     page.fill("#words", "a cat / 100 %")

@@ -123,7 +123,7 @@ class Page:
         self.tab.type(text)
 
     def settled(self):
-        """Nothing is being asked, and pictures that are asked for have come."""
+        """No request is pending, and requested pictures have arrived."""
         self.wait("!document.querySelector('[aria-busy]') && ![...document.images].some((i) => i.checkVisibility() && !i.complete)")
 
     # ---- what can be perceived ----

@@ -40,7 +40,7 @@ def classes_list(page, size):
 
 
 def busy_and_wrong(page, size):
-    """429 is tried again, an error is told in words, a row that is not there as well."""
+    """429 is retried; an error, or a missing row, is shown in words."""
     page.open("#ask/row/17", *size)
     page.wait("document.querySelector('.bars')")
     page.value("""(() => { const real = fetch; let n = 0; window.fetch = (...a) => n++ < 3 ? Promise.resolve(new Response(

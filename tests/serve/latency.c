@@ -1,5 +1,5 @@
-/* latency.c - how long the library takes to search for one query, beside which the server is
- * judged.
+/* latency.c - how long the library takes to search for one query, with which the server is
+ * compared.
  *
  *     serve_latency GALLERY QUERIES K SECONDS    prints the median in milliseconds */
 #include <koofu.h>

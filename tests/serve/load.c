@@ -1,5 +1,5 @@
-/* load.c - many connections that ask a server on this machine without a pause, each waiting for its
- * answer.
+/* load.c - many connections that send requests to a server on this machine without a pause, each
+ * waiting for its answer.
  *
  * usage: load PORT CONNECTIONS SECONDS WEIGHT METHOD PATH TYPE FILE [WEIGHT METHOD PATH TYPE
  * FILE]...
@@ -132,7 +132,7 @@ static void read_head(connection *c, const char *end) {
   c->left -= (long long)(c->n_head - (size_t)(end + 4 - c->head));
 }
 
-/* 0: go on later; 1: the answer is complete; -1: the connection is broken. */
+/* 0: continue later; 1: the answer is complete; -1: the connection is broken. */
 static int take(connection *c) {
   static char bytes[BUFFER];
   for (;;) {

@@ -123,7 +123,7 @@ def pictures_and_words(box):
 
 @test
 def searches_that_wait_together(box):
-    """Each gets the answer that it gets alone, whatever others want of the same gallery."""
+    """Each request gets the answer that it would get alone, whatever others ask of the same gallery."""
     words, rows = small_world(box), [[(i * 7 + j * 3) % 11 - 5.5 for j in range(8)] for i in range(60)]
     asked = [{"rows": rows[i:i + 30], "k": 1 + i % 7, "space": "raw" if i % 2 else "koofu"} for i in range(30)]
     with Server(box, *words) as server:

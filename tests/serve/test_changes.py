@@ -64,7 +64,7 @@ def added_classes_last(box):
 
 @test
 def numbers_are_not_used_twice(box):
-    """Not even that of the last class, taken away by a server that has added nothing itself."""
+    """Not even that of the last class, removed by a server that has added nothing itself."""
     words = small_world(box)
     with Server(box, *words) as server:
         for i in range(2):
@@ -140,7 +140,7 @@ def a_kill_loses_nothing_that_was_confirmed(box):
 
 @test
 def a_class_that_cannot_be_read_meanwhile(box):
-    """It does not vanish when another one is taken away."""
+    """It does not vanish when another one is removed."""
     file = "model.safetensors.journal/000001.safetensors"
     with Server(box, *small_world(box)) as server:
         for i in range(2):
@@ -380,7 +380,7 @@ def add(server, name, status=201):
 
 @test
 def only_one_server_takes_a_fresh_journal(box):
-    """Not even those that start together may both confirm classes, of which one would be lost."""
+    """Not even servers that start together may both confirm classes, since one of these would be lost."""
     words = small_world(box)
     started = [box.start("serve", *words, "--port", "0") for _ in range(4)]
     lines = [process.stderr.readline().decode() for process in started]
@@ -444,7 +444,7 @@ def a_journal_that_is_removed_or_replaced(box):
 
 @test
 def a_journal_that_is_there_later(box):
-    """What another server has left in it is served before anything is added."""
+    """Classes left in it by another server are served before anything is added."""
     words = small_world(box)
     with Server(box, *words) as server:
         add(server, "first")

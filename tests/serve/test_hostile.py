@@ -153,7 +153,7 @@ def huge_bodies_take_no_memory(box):
 
 @test
 def binary_answers_that_do_not_fit_are_told(box):
-    """The arrays take 13 of 16 MiB, and there is no room for them in the answer, of which the JSON is written already."""
+    """The arrays take 13 of 16 MiB, and do not fit in the answer, whose JSON is written already."""
     box.write("many.safetensors", data_set(n=600, dim=8, classes=200))
     box.works("fit", "many.safetensors", "-o", "many-model.safetensors")
     with Server(box, "many-model.safetensors", "--memory", "16") as server:
@@ -258,7 +258,7 @@ def all_answers(server, data):
 
 
 def refused(server, data, what):
-    """libmicrohttpd ends some connections without a word, or answers twice before it does."""
+    """libmicrohttpd ends some connections without an answer, or answers twice before it does."""
     statuses, answered = all_answers(server, data)
     check(set(statuses) <= {400} and not answered, f"{what}: {statuses}, the next one answered: {answered}")
 
@@ -332,7 +332,7 @@ def a_nul_does_not_end_a_path_or_a_token(box):
 
 
 def reader(server, n=1000):
-    """A client of a small buffer that has asked for some megabytes and reads one byte."""
+    """A client with a small buffer that has requested some megabytes and reads one byte."""
     body = ('{"rows":[' + ",".join(["[1,2,3,4,5,6,7,8]"] * n) + '],"k":80}').encode()
     own = socket.socket()
     own.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)

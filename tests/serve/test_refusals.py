@@ -1,4 +1,4 @@
-"""What is wrong, too large, forbidden or not there is refused with the right status and one sentence."""
+"""Requests that are wrong, too large, forbidden or for missing things get the right status and one sentence."""
 
 import json
 import socket
@@ -180,7 +180,7 @@ def answers_are_safe_for_browsers(box):
 
 
 def sized(width, height):
-    """A PNG that says it is so large, and holds one pixel."""
+    """A PNG that claims this size, and holds one pixel."""
     small = png(bytes(3), 1, 1)
     head = b"IHDR" + struct.pack(">II", width, height) + small[24:29]
     return small[:12] + head + struct.pack(">I", zlib.crc32(head)) + small[33:]

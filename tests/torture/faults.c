@@ -1,6 +1,6 @@
 /* faults.c - makes one call of a program fail: a library to preload (LD_PRELOAD).
  *
- * Every function below stands in front of one of the C library. It counts its calls and, when its
+ * Every function below wraps one of the C library. It counts its calls and, when its
  * turn has come, fails as the system would, or ends the process with a signal. The environment says
  * what is to happen:
  *

@@ -183,12 +183,12 @@ LIVING = [number for number in LIVING_BASE if number not in (3, 7)] + list(range
 
 
 def living_row(number):
-    """The values and the class of a row that can be told by each of them."""
+    """The values and the class of a row that can be identified by either."""
     return [float(number), float(number * number % 31), 1.0], f"class {number % 5}"
 
 
 def living_rows(numbers):
-    """They as a data set with ids."""
+    """These rows as a data set with ids."""
     rows, names = zip(*map(living_row, numbers))
     ids = [f"r{number}".encode() for number in numbers]
     classes = sorted(set(names))

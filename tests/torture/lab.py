@@ -29,7 +29,7 @@ UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066
 
 
 class Broken(Exception):
-    """A rule that does not hold; its text says which."""
+    """A rule that was broken; its text says which."""
 
 
 def hold(condition, text):
@@ -214,7 +214,7 @@ def steady(content):
 
 
 def check_end(result):
-    """However a run ends: not by a signal of its own, not by hanging, not with a report of a sanitizer."""
+    """However a run ends: not by a signal of its own, a hang, or a sanitizer's report."""
     hold(not result.hung, "it hangs")
     hold(not SANITIZER.search(result.err), "a sanitizer reports an error")
     hold(result.status >= 0, lambda: f"it ends by signal {-result.status}")
@@ -222,7 +222,8 @@ def check_end(result):
 
 
 def check_message(result, naming=(), most=1):
-    """What a failure says: one line on stderr (`most`, if a command has several inputs), plain text, naming one of `naming`."""
+    """The message of a failure: one line on stderr (`most`, if a command has several inputs), plain text, naming one of
+    `naming`."""
     text = result.err.decode("utf-8", "surrogateescape")
     hold(text.endswith("\n"), "stderr has no whole line")
     lines = text[:-1].split("\n")

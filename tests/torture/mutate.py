@@ -98,7 +98,7 @@ def number_bytes(content, rng):
 
 
 def move(content, rng):
-    """A piece is left out, doubled, or put elsewhere."""
+    """A piece is removed, duplicated, or moved."""
     if len(content) < 2:
         return content
     a, b = sorted(rng.randrange(len(content) + 1) for _ in range(2))
@@ -125,7 +125,7 @@ def mutate_bytes(content, rng):
 
 
 class Pairs(list):
-    """An object as a list of pairs, so that keys can be there twice."""
+    """An object as a list of pairs, so that keys can occur twice."""
 
 
 def parse_json(text):
@@ -141,7 +141,7 @@ def is_json(value):
 
 
 class Raw(str):
-    """Text that stands in JSON as it is."""
+    """Text that JSON contains verbatim."""
 
 
 def print_json(value):
@@ -254,7 +254,7 @@ def pack_into(form, value):
 
 
 def mutate_numbers(content, form, rng):
-    """Some of an array of numbers, or all."""
+    """Some or all numbers of an array."""
     size = struct.calcsize("<" + form)
     n = len(content) // size
     if n == 0:
@@ -323,7 +323,7 @@ def mutate_metadata(header, rng):
 
 
 def resize_tensor(header, data, rng):
-    """A tensor that is longer or shorter, with its shape, and all offsets right again."""
+    """A tensor that is longer or shorter, with its shape and all offsets corrected."""
     entries = tensors_of(header)
     if not entries:
         return "nothing", header, data
@@ -453,7 +453,7 @@ def mutate_zip(content, rng):
 
 
 def mutate_tar(content, rng):
-    """Fields of a header, whose checksum is made right again."""
+    """Fields of a header, whose checksum is corrected."""
     headers = [i for i in range(0, len(content) - 511, 512) if content[i + 257:i + 262] == b"ustar"]
     if rng.random() < 0.3 or not headers:
         return mutate_bytes(content, rng)
@@ -522,7 +522,7 @@ def mutate_text(content, rng):
 
 
 def change_part(parts, i, how, names, rng):
-    """What pictures have in common: lists of chunks or segments, (name, body), of which the i-th changes."""
+    """What pictures have in common: lists of chunks or segments, (name, body); the i-th changes."""
     name, body = parts[i]
     if how == "field":
         parts[i] = name, number_bytes(body, rng)
@@ -640,7 +640,7 @@ def mutate_gzip(content, rng):
 
 
 def damage(content, rng):
-    """What a disk or a cable does: bytes are lost or changed, and nothing is made right again."""
+    """What a disk or a cable does: bytes are lost or changed, and nothing is corrected."""
     how = rng.choice((cut, flip, flip, lengthen))
     changed = how(content, rng)
     return "damage " + how.__name__, changed, None if changed == content else True

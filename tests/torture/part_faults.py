@@ -68,7 +68,7 @@ UNKNOWN = ("creat", "fopen", "fopen64", "freopen", "getline", "getdelim", "fgets
            "reallocarray", "open64", "openat64", "pread64", "pwrite64", "mmap64", "readdir64", "glob", "glob64", "statx", "getentropy", "dup",
            "dup2", "dup3", "utimensat", "futimens", "chown", "chmod", "remove")
 NOT_MET = ("faccessat",)  # imported, but called only while a command fails anyway
-LOOKS = ("stat", "lstat", "fstat", "fstatat", "access", "faccessat")  # a file that cannot be looked at may count as one that is not there
+LOOKS = ("stat", "lstat", "fstat", "fstatat", "access", "faccessat")  # a file that cannot be examined may count as missing
 REMOVES = ("unlink", "unlinkat", "rmdir", "opendir", "readdir")       # without these nothing can be tidied up
 NAMES = {number: name for number, name in errno.errorcode.items()}
 NUMBERS = {name: number for number, name in errno.errorcode.items()}
@@ -169,8 +169,8 @@ def allowed_for(kind):
 
 def check_outcome(lab, s, result, allowed, may_litter=False, may_stay=False, torn_stdout=False):
     """The reference's end, or a failure that leaves everything as it was. may_litter: nothing can be removed; may_stay: the
-    shards of a file that is whole may remain, and changes that are in the gallery by now, since tidying them up is no
-    reason to fail."""
+    shards of a file that is whole may remain, and changes that are in the gallery by now, since failing to tidy them up is not
+    an error."""
     reference, tree = lab.reference(s), lab.bench.tree()
     if may_litter:
         tree = {name: content for name, content in tree.items() if not is_litter(name)}
@@ -195,7 +195,7 @@ def check_outcome(lab, s, result, allowed, may_litter=False, may_stay=False, tor
 
 
 def is_past(name, reference):
-    """A change of a gallery that has been written anew: in a folder that was put away, or of a file with other bytes."""
+    """A change of a gallery that has been rewritten: in a folder that was moved aside, or of a file with other bytes."""
     place = re.sub(r"(^|/)\.([^/]*\.changes)\.[0-9a-f]{16}\.old/", r"\1\2/", name)
     gallery = place.split(".changes/")[0]
     other = place != name or reference.before.get(gallery) != reference.after.get(gallery)
@@ -203,14 +203,14 @@ def is_past(name, reference):
 
 
 def undone(tree, reference, message):
-    """Without the new files that the message owns up to: those which could not be undone."""
-    new = {name for name in tree if f"{name} is new already" in message and tree[name] == reference.after.get(name)}
+    """Without the new files that the message names: those that could not be undone."""
+    new = {name for name in tree if f"{name} has already been replaced" in message and tree[name] == reference.after.get(name)}
     kept = {name: content for name, content in tree.items() if name not in new}
     return {**kept, **{name: content for name, content in reference.before.items() if name in new}}
 
 
 def is_part(printed, whole, s, torn):
-    """What a failing command may have printed: nothing if it writes a file, else the beginning, or lines that are right."""
+    """What a failing command may have printed: nothing if it writes a file, otherwise the beginning, or correct lines."""
     if s.messages > 1:
         lines = printed.split(b"\n")
         return set(lines if not torn else lines[:-1]) <= set(whole.split(b"\n"))

@@ -136,7 +136,7 @@ SUBJECTS = subjects()
 
 
 def prepare(lab):
-    """Leaves out uses that a sound file is refused for, such as labels wanted of rows that have none."""
+    """Leaves out uses for which a valid file is refused, such as asking for labels of rows that have none."""
     for subject in SUBJECTS.values():
         subject.uses = [words for words in subject.uses if works(lab, subject, words)]
         hold(subject.uses, f"no use of {subject.source} works")
@@ -193,7 +193,7 @@ def command_of(lab, name, seed, number):
 
 
 def looks_ours(content):
-    """Whether a file still says that it is one of koofu and has a checksum; otherwise its rows are a data set of anyone."""
+    """Whether a file still claims to be koofu's and has a checksum; otherwise its rows are an ordinary data set."""
     return b'"format":"koofu.' in content and b'"checksum":"' in content
 
 
@@ -239,7 +239,7 @@ def check_success(words, result, left, content):
 
 
 def check_numbers(name, content):
-    """No tensor of floats that koofu writes holds anything but numbers; answers for bad queries do not occur here."""
+    """No tensor of floats that koofu writes holds a NaN or an infinity; answers for bad queries do not occur here."""
     length = struct.unpack_from("<Q", content)[0]
     header = json.loads(content[8:8 + length])
     header.pop("__metadata__", None)

@@ -125,7 +125,7 @@ class Run:
         return Result(self.words, self.process.returncode, out, err, self.end - self.begin, 0, hung)
 
     def stands_still(self):
-        """Whether it stands, not whether it has ended."""
+        """Whether it is stopped, as opposed to ended."""
         return os.waitid(os.P_PID, self.process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT).si_code == os.CLD_STOPPED
 
 
@@ -145,7 +145,7 @@ def words_of_reader(kind, own):
 
 
 def seen(lab, kind, own, result):
-    """What a reader has seen: the numbers of all rows in their order, or how many there are; None: it does not say."""
+    """What a reader has seen: the numbers of all rows in their order, or how many there are; None: not known."""
     check_end(result)
     hold(result.status == OK and not result.err, lambda: f"a reader fails: status {result.status}, {result.err[:300]!r}")
     if kind == "verify":
@@ -247,7 +247,7 @@ def removal(lab, gone, number):
 
 
 def stopped(lab, words, at):
-    """A process that stands before a call, if it makes so many; 0: none yet."""
+    """A process stopped before a call, if it makes that many; 0: none yet."""
     run = Run(lab, words, {"KIND": "any", "AT": int(at), "SIGNAL": signal.SIGSTOP}) if int(at) > 0 else None
     return run, run is not None and run.stands_still()
 
@@ -292,7 +292,7 @@ def stop_writer(lab, writer, reader, at):
 
 
 def finish(lab, state, killed=False):
-    """Made one file, the gallery holds the same rows, and nothing is beside it."""
+    """After compaction the gallery holds the same rows, with nothing beside it."""
     result = told(lab, Run(lab, ["index", G, "--compact"]).wait(lab))
     hold(result.status == OK and not result.err, "the gallery cannot be made one file")
     hold(rows_in(read(os.path.join(lab.bench.case, G))) == state, "made one file, the gallery has other rows")

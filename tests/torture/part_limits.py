@@ -125,7 +125,7 @@ def disk(lab, s, value):
 
 
 def fill(path, free):
-    """Leaves that many pages."""
+    """Leaves this many pages free."""
     with open(path, "wb", buffering=0) as file:
         try:
             while True:

@@ -91,7 +91,7 @@ def delay(rng):
 
 
 def read_while(party, writers, reading, check):
-    """Readers, one after another, until all writers have ended, and once more."""
+    """Readers, one after another, until all writers have ended, and one more."""
     last = False
     while True:
         for words in reading:

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Everything that can go wrong around koofu, on purpose, with a rule for what it may do then.
+"""Everything that can go wrong around koofu, provoked, with a rule for what it may do then.
 
 usage: torture.py KOOFU --shim FAULTS.so [--parts files,faults,kills,writers,limits,galleries]
                   [--slice | --seconds N] [--seed N] [--jobs N] [--work FOLDER] [--sanitized]

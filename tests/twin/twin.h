@@ -9,7 +9,7 @@
 #include <stdbool.h>
 
 typedef struct kf_twin_state {
-  /* Limits. Those on the first line take effect for what is opened or made later. */
+  /* Limits. Those on the first line apply to what is opened or made later. */
   uint64_t devices, tile_rows, pad, most_best, memory;
   uint64_t hits;   /* room for survivors; 0: as asked for */
   uint64_t guess;  /* 1: guesses are too high; 2: they are -infinity */
