@@ -8,8 +8,9 @@
  * By likelihood, the loss is smooth and has one minimum. Half decades, starting from 0.3 and 0.1
  * times the mean eigenvalue, bracket it, and a parabola finds it to an eighth of a decade. Below
  * 0.001x the loss is flat where it still falls, so the search ends there. If the loss still falls
- * at 0.1x it usually falls to the end, so 0.003x, just above the end, is tried next. With many classes some hundred
- * rows are enough for the search; the temperature then comes from all rows of the sample.
+ * at 0.1x it usually falls to the end, so 0.003x, just above the end, is tried next. With many
+ * classes some hundred rows are enough for the search; the temperature then comes from all rows of
+ * the sample.
  *
  * Distances are used for rows in their own units, often many rows with few columns, which need no
  * lambda. Then the smallest lambda is chosen whose loss is within a standard error of the least or,

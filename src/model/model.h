@@ -248,9 +248,9 @@ kf_status kf_unwhiten(kf_ctx *ctx, const kf_factor *f, size_t columns, double *x
 
 /* --- fitting (fitter.c) ---------------------------------------------------------------------- */
 
-/* Fits models to the same statistics at several lambdas. The eigenvectors of S_w are found once, for
- * all lambdas that are tried; a model comes from a Cholesky factor of S_w + lambda I or, where that
- * is ill-conditioned, from the eigenvectors. Only fitter.c and directions.c write to it. */
+/* Fits models to the same statistics at several lambdas. The eigenvectors of S_w are found once,
+ * for all lambdas that are tried; a model comes from a Cholesky factor of S_w + lambda I or, where
+ * that is ill-conditioned, from the eigenvectors. Only fitter.c and directions.c write to it. */
 typedef struct kf_fitter {
   kf_ctx *ctx;
   const kf_stats *within, *between;

@@ -293,8 +293,8 @@ static void guess_all(searcher *f, uint32_t look, bool last) {
 }
 
 /* Splits the rows from `begun` on by their number modulo KF_PEAKS. The best rows of different
- * remainders are different rows, so the k-th best of them is a valid floor. Without it nearly all of
- * the first rows would be hits. */
+ * remainders are different rows, so the k-th best of them is a valid floor. Without it nearly all
+ * of the first rows would be hits. */
 static void find_first_floor(searcher *f, uint32_t strip, uint64_t begun, uint64_t rows) {
   const kf_index *index = f->index;
   const kf_query_strips *g = &f->strips;

@@ -351,7 +351,7 @@ def neighbours_are_chosen_by_folds(box):
     for more in (["test.safetensors", "--model", "m.safetensors"], ["train.safetensors"]):
         check("rows of the gallery left out in turn" in box.works("index", *more, "-k", "auto", "-o", "h.safetensors").err, f"{more}")
     box.works("index", "test.safetensors", "--append", "g.safetensors", "-o", "i.safetensors", "-q")
-    check(f"k = {found.group(1)}, as" in box.works("eval", "m.safetensors", "--gallery", "i.safetensors", "-k", "auto").err, "k of a longer gallery")
+    check(f"k = {found.group(1)}, from" in box.works("eval", "m.safetensors", "--gallery", "i.safetensors", "-k", "auto").err, "k of a longer gallery")
     box.refuses(USAGE, "index", "test.safetensors", "--append", "g.safetensors", "-k", "auto", naming="--append")
     box.write("bare.npy", npy([[float(i + j) for j in range(24)] for i in range(4)]))
     box.refuses(BAD_DATA, "index", "bare.npy", "-k", "auto", "-o", "h.safetensors", naming="no labels")

@@ -233,7 +233,7 @@ def groups_of_classes(box):
         equal(table[name], len(classes.split()), f"number of {name}")
     equal(table["total"], 8, "total")
     box.write("set.txt", "pug\ndog\n")
-    check("has 1 ancestor of others" in box.works(*words).err, "an ancestor in the set is remarked upon")
+    check("contains 1 ancestor of its own classes" in box.works(*words).err, "an ancestor in the set is logged")
     box.write("h.txt", "a b\nb a\n")
     box.refuses(BAD_DATA, *words, naming=["h.txt", "is an ancestor of itself"])
     box.refuses(USAGE, "classes", "--hierarchy", "h.txt", "--set", "set.txt", naming="--all")

@@ -23,7 +23,7 @@ def bodies_that_are_wrong(box):
         for body, naming in (({}, "needed"), ({"rows": []}, "no row"), ({"rows": [[1]]}, "row 0 has 1 values"), ({"rows": 5}, "array"),
                              ({"rows": [ROW, ROW + [1]]}, "row 1 has 9"), ({"rows": [["x"]]}, "number"), ({"rows": [ROW], "tpo": 1}, "tpo"),
                              ({"rows": [ROW], "top": 0}, "whole number"), ({"rows": [ROW], "top": 1.5}, "whole number"),
-                             ({"rows": [[0] * 8]}, ""), ({"rows": [[1e39] * 8]}, "too large"), ({"rows": [ROW], "row_numbers": [1]}, "beside"),
+                             ({"rows": [[0] * 8]}, ""), ({"rows": [[1e39] * 8]}, "too large"), ({"rows": [ROW], "row_numbers": [1]}, "another input"),
                              ({"row_numbers": [80]}, "79"), ({"row_numbers": [-1]}, "79"), ({"images": ["data:image/png;base64,AAAA"]}, "--encoder"),
                              ({"texts": ["x"]}, "--encoder")):
             server.refuses(422, "POST", "/v1/classify", body, naming=naming)
