@@ -27,7 +27,7 @@ def bodies_that_are_wrong(box):
                              ({"row_numbers": [80]}, "79"), ({"row_numbers": [-1]}, "79"), ({"images": ["data:image/png;base64,AAAA"]}, "--encoder"),
                              ({"texts": ["x"]}, "--encoder")):
             server.refuses(422, "POST", "/v1/classify", body, naming=naming)
-        server.refuses(422, "POST", "/v1/classify", '{"rows":[],"rows":[]}', JSON, naming="twice")
+        server.refuses(422, "POST", "/v1/classify", '{"rows":[],"rows":[]}', JSON, naming="is repeated")
         server.refuses(422, "POST", "/v1/classify?top=x", {"rows": [ROW]}, naming="top")
         server.refuses(400, "POST", "/v1/classify", b"no array", NPY)
         server.refuses(422, "POST", "/v1/classify", npy([[1, 2]]), NPY, naming="2 columns")
