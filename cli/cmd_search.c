@@ -248,19 +248,19 @@ static int finish_answers(search_job *job) {
   return job->out ? sink_finish(job->out) : EXIT_OK;
 }
 
-static int say_answers(const search_job *job) {
+/* The files are in place: nothing may fail any more. */
+static void say_answers(const search_job *job) {
   cli_run *cli = job->cli;
-  const char *path = cli->args.output, *scores = NULL;
+  const char *path = cli->args.output;
+  if (is_stdout(path)) return;
+  const char *scores = ends_with(path, ".npy") ? scores_path(cli, path) : NULL;
   shown queries = show_counted(job->report.queries, "query", "queries");
-  if (is_stdout(path)) return EXIT_OK;
-  if (ends_with(path, ".npy") && !(scores = scores_path(cli, path))) return fail(cli, KF_ERR_MEM);
   if (job->k == 0)
     say_written(cli, path, "the rows within %g of %s", job->limit, queries.text);
   else
     say_written(cli, path, "the %s of %s%s%s",
                 show_counted(job->k, "nearest row", "nearest rows").text, queries.text,
                 scores ? ", and their scores in " : "", scores ? scores : "");
-  return EXIT_OK;
 }
 
 /* Answers and page, or neither. */
@@ -275,7 +275,7 @@ static int write_outputs(search_job *job) {
     TRY(search_page_write(cli, &job->page, job->gallery, job->k, job->report.queries,
                           job->queries.mean));
   TRY(result_of(cli, kf_outputs_commit(cli->ctx)));
-  TRY(say_answers(job));
+  say_answers(job);
   if (page) search_page_say(cli, &job->page, job->report.queries);
   return EXIT_OK;
 }
