@@ -14,12 +14,9 @@ static int open_gallery(cli_run *cli, kf_gallery **out) {
 }
 
 /* A line for each row of a group, groups in the order of their first rows. */
-static int write_groups(cli_run *cli, const kf_gallery *g, const uint64_t *first,
-                        const unsigned char *grouped, uint64_t *number) {
-  sink *s;
+static int put_groups(sink *s, const kf_gallery *g, const uint64_t *first,
+                      const unsigned char *grouped, uint64_t *number) {
   uint64_t n = 0, rows = kf_gallery_rows(g);
-  if (cli->args.json && is_stdout(cli->args.output)) return EXIT_OK;
-  TRY(sink_open(cli, cli->args.output, SINK_TABS, &s));
   sink_columns(s, kf_gallery_id(g, 0) ? "group id" : "group row");
   TRY(sink_end_header(s));
   for (uint64_t i = 0; i < rows; i++)
@@ -30,19 +27,32 @@ static int write_groups(cli_run *cli, const kf_gallery *g, const uint64_t *first
     sink_row(s, kf_gallery_id(g, i), i);
     TRY(sink_end_row(s));
   }
-  return sink_finish(s);
+  return EXIT_OK;
 }
 
-static int write_kept(cli_run *cli, const kf_gallery *g, const uint64_t *first) {
-  sink *s;
-  if (!cli->args.search.keep) return EXIT_OK;
-  TRY(sink_open(cli, cli->args.search.keep, SINK_TABS, &s));
+static int put_kept(sink *s, const kf_gallery *g, const uint64_t *first) {
   for (uint64_t i = 0; i < kf_gallery_rows(g); i++) {
     if (first[i] != i) continue;
     sink_row(s, kf_gallery_id(g, i), i);
     TRY(sink_end_row(s));
   }
-  return sink_finish(s);
+  return EXIT_OK;
+}
+
+/* Writes both files or neither; the rows kept before anything is printed. */
+static int write_outputs(cli_run *cli, const kf_gallery *g, const uint64_t *first,
+                         const unsigned char *grouped, uint64_t *number) {
+  sink *kept = NULL, *groups = NULL;
+  int printed = is_stdout(cli->args.output);
+  if (!printed || !cli->args.json) TRY(sink_open(cli, cli->args.output, SINK_TABS, &groups));
+  if (cli->args.search.keep) {
+    TRY(sink_open(cli, cli->args.search.keep, SINK_TABS, &kept));
+    TRY(put_kept(kept, g, first));
+  }
+  if (kept && printed) TRY(sink_finish(kept));
+  if (groups) TRY(put_groups(groups, g, first, grouped, number));
+  if (printed) return groups ? sink_finish(groups) : EXIT_OK;
+  return sinks_finish(cli, (sink *const[]){kept, groups}, 2);
 }
 
 static void print_found(const kf_gallery *g, double limit, const kf_unique *found) {
@@ -68,8 +78,7 @@ int search_unique(cli_run *cli, double limit) {
   TRY(result_of(cli, kf_gallery_unique(cli->ctx, g, limit, first, &found)));
   for (uint64_t i = 0; i < rows; i++)
     if (first[i] != i) grouped[i] = grouped[first[i]] = 1;
-  TRY(write_kept(cli, g, first)); /* before anything is printed */
-  TRY(write_groups(cli, g, first, grouped, number));
+  TRY(write_outputs(cli, g, first, grouped, number));
   if (cli->args.json) print_found(g, limit, &found);
   say(cli, "%s with %s besides the first of each; without these, %s of %s remain",
       show_counted(found.groups, "group", "groups").text,

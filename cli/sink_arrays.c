@@ -121,6 +121,7 @@ static int open_file(sink_arrays *a, int which, const char *path) {
 }
 
 static int fail_scores(const sink_arrays *a, const char *problem) {
+  if (errno == ENOMEM) return fail(a->cli, KF_ERR_MEM);
   return fail_with(a->cli, EXIT_IO, "%s: %s: %s", a->path, problem,
                    errno ? strerror(errno) : "some are missing");
 }
