@@ -1,6 +1,6 @@
 #!/bin/sh
 # Checks the sources without running them. Every step runs; those that failed are listed at the end.
-# usage: lint.sh [quick]   (quick: half a minute, without the builds and clang-tidy; .ci/run does this)
+# usage: lint.sh [quick]   (quick: a minute, without the builds and clang-tidy; .ci/run does this)
 set -u
 cd "$(dirname "$0")/.." || exit 1
 jobs=${JOBS:-$(nproc 2> /dev/null || echo 2)}
@@ -95,6 +95,7 @@ python() { files '*.py' | xargs pyflakes3; }
 
 step clang-format layout
 step 'dependency law' tools/dependency_law.sh
+step reach tools/reach.py --check
 step headers headers
 step shellcheck shell
 step pyflakes python

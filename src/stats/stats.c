@@ -176,14 +176,16 @@ static kf_status new_for(kf_ctx *ctx, const kf_data *data, const kf_stats_option
   KF_HAND_OUT(name_after(s, data, err), out, s, kf_stats_free);
 }
 
+static kf_status check_counted(const kf_stats *s, const kf_data *data, kf_err *err) {
+  return s->rows > 0 ? KF_OK : fail_without_label(data, err);
+}
+
 kf_status kf_stats_of_data(kf_ctx *ctx, const kf_data *data, const kf_stats_options *o,
                            kf_stats **out) {
   kf_stats *s = NULL;
   KF_TRY(new_for(ctx, data, o, &s));
-  kf_status status = o->checkpoint == NULL
-                         ? kf_stats_accumulate(ctx, s, data, NULL, "stats")
-                         : kf_stats_accumulate_kept(ctx, s, data, o->checkpoint, "stats");
-  if (status == KF_OK && s->rows == 0) status = fail_without_label(data, &ctx->err);
+  kf_status status = kf_stats_accumulate(ctx, s, data, NULL, "stats");
+  if (status == KF_OK) status = check_counted(s, data, &ctx->err);
   KF_HAND_OUT(status, out, s, kf_stats_free);
 }
 
@@ -192,7 +194,12 @@ kf_status kf_stats_new_from_data(kf_ctx *ctx, const kf_data *data, const kf_stat
   KF_NOTHING(out);
   KF_ENTER(ctx, data != NULL && out != NULL);
   KF_OPTIONS(kf_stats_options, o, options);
-  return kf_stats_of_data(ctx, data, &o, out);
+  if (o.checkpoint == NULL) return kf_stats_of_data(ctx, data, &o, out);
+  kf_stats *s = NULL;
+  KF_TRY(new_for(ctx, data, &o, &s));
+  kf_status status = kf_stats_accumulate_kept(ctx, s, data, o.checkpoint, "stats");
+  if (status == KF_OK) status = check_counted(s, data, err);
+  KF_HAND_OUT(status, out, s, kf_stats_free);
 }
 
 /* --- adding and subtracting sets ------------------------------------------------------------- */

@@ -37,7 +37,7 @@ void kf_stats_add_same(kf_stats *to, const kf_stats *from);
 /* Sets `from`; NULL: none. */
 kf_status kf_stats_set_from(kf_stats *stats, const char *from, kf_err *err);
 
-/* kf_stats_new_from_data as a step of a public call. */
+/* kf_stats_new_from_data as a step of a public call, without a checkpoint. */
 kf_status kf_stats_of_data(kf_ctx *ctx, const kf_data *data, const kf_stats_options *options,
                            kf_stats **out);
 /* The checksum of the file that kf_stats_save would write. */
