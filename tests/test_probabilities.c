@@ -146,6 +146,32 @@ TEST(as_defined) {
     }
 }
 
+/* A row that cannot be classified is named, whichever task has it; options count without rows. */
+TEST(bad_rows) {
+  static const float bad[] = {NAN, INFINITY, 0};
+  static const char *const causes[] = {"has a NaN or an infinity", "has a NaN or an infinity",
+                                       "is zero"};
+  AUTO(problem) p = make_problem(2, KF_ISA_AUTO, 0);
+  int32_t classes[N];
+  double scores[N], probabilities[N];
+  for (int i = 0; i < 3; i++) {
+    AUTOFREE float *rows = malloc(sizeof *rows * N * D);
+    memcpy(rows, p.w.rows, sizeof *rows * N * D);
+    for (int d = 0; d < D; d++) rows[(N - 7) * D + d] = bad[i];
+    assert_error(p.ctx, KF_ERR_DATA, "row 293",
+                 kf_classify(p.ctx, p.model, rows, N, NULL, classes, scores));
+    assert_error(
+        p.ctx, KF_ERR_DATA, causes[i],
+        kf_classify_probabilities(p.ctx, p.model, rows, N, NULL, classes, scores, probabilities));
+    rows[0] = NAN; /* of two, the first */
+    assert_error(p.ctx, KF_ERR_DATA, "row 0 has a NaN",
+                 kf_classify(p.ctx, p.model, rows, N, NULL, classes, NULL));
+  }
+  kf_classify_options o = {.top = K + 1};
+  assert_error(p.ctx, KF_ERR_ARG, "8 nearest classes",
+               kf_classify(p.ctx, p.model, NULL, 0, &o, NULL, NULL));
+}
+
 TEST(which_temperature) {
   AUTO(problem) p = make_problem(1, KF_ISA_AUTO, 0);
   double score, own, probability;

@@ -124,7 +124,11 @@ static void check_zero_shot(kf_method method) {
   double mean[DIM];
   assert_ok(ctx, kf_text_mean(ctx, texts, mean));
   AUTO(kf_gallery) *g = save_and_load(data, m, KF_METRIC_COSINE);
-  answers a = ask(g, q.rows, mean, NULL), b;
+  answers a, b;
+  kf_search_options o = {.text_mean = mean};
+  kf_status unprepared = kf_gallery_search(ctx, g, q.rows, QUERIES, K, &o, a.rows, a.scores, NULL);
+  assert_int_equal(unprepared, method == KF_METHOD_PAPER ? KF_OK : KF_ERR_ARG);
+  a = ask(g, q.rows, mean, NULL);
   assert_ok(ctx, kf_search(ctx, kf_gallery_index(g), kf_model_prototypes(zero), QUERIES, K, NULL,
                            b.rows, b.scores, NULL));
   assert_memory_equal(a.rows, b.rows, sizeof a.rows);

@@ -17,7 +17,7 @@ C_KINDS = (".c", ".h", ".cu", ".cuh")
 
 # (pattern, what to write instead)
 NAMES = [(r"\b(MUCH|SOME|TWO|ENOUGH)\b", "a name that says which quantity this is"),
-         (r"\bkf_index_reaches\b", "kf_index_set_max_length"), (r"\b\w*poll_rank\b", "kf_poll_position"),
+         (r"\bkf_index_reaches\b", "kf_index_raise_max_length"), (r"\b\w*poll_rank\b", "kf_poll_position"),
          (r"\b(ours|much|so)\s*(=[^=]|;|\[)(?=.*;)", "a name that says what it holds")]
 PHRASES = [(r"\bin fine\b", "at higher precision"),
            (r"\b(at most|at least|of|by|over|in|after) so many\b", "this many"),
