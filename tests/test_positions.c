@@ -36,8 +36,8 @@ static void clear_problem(problem *p) {
 }
 AUTO_STRUCT(problem, clear_problem)
 
-static uint64_t *count_ranks(problem *p, const kf_model *model, kf_metric metric,
-                             const uint32_t *dims, size_t n_dims) {
+static uint64_t *count_positions(problem *p, const kf_model *model, kf_metric metric,
+                                 const uint32_t *dims, size_t n_dims) {
   uint64_t half = p->w.n / 2, n = p->w.n - half;
   const float *rows = p->w.rows + half * p->w.dim;
   const int32_t *labels = p->w.labels + half;
@@ -46,17 +46,17 @@ static uint64_t *count_ranks(problem *p, const kf_model *model, kf_metric metric
                                            NULL, dims, n_dims, &r));
   AUTOFREE double *norm2 = malloc(n * sizeof *norm2);
   AUTOFREE kf_right *right = malloc(n * sizeof *right);
-  AUTOFREE unsigned char *ranks = malloc(n * n_dims);
+  AUTOFREE unsigned char *positions = malloc(n * n_dims);
   for (uint64_t i = 0; i < n; i++) {
     norm2[i] = p->ctx->kernels->norm2(rows + i * p->w.dim, p->w.dim);
     right[i] = (kf_right){&labels[i], 1};
   }
-  assert_ok(p->ctx, kf_find_positions(r, rows, norm2, n, right, ranks, &p->ctx->err));
+  assert_ok(p->ctx, kf_find_positions(r, rows, norm2, n, right, positions, &p->ctx->err));
   uint64_t *hits = calloc(2 * n_dims, sizeof *hits);
   for (uint64_t i = 0; i < n; i++)
     for (size_t t = 0; t < n_dims; t++) {
-      hits[2 * t] += ranks[i * n_dims + t] == 0;
-      hits[2 * t + 1] += ranks[i * n_dims + t] < 5;
+      hits[2 * t] += positions[i * n_dims + t] == 0;
+      hits[2 * t + 1] += positions[i * n_dims + t] < 5;
     }
   return hits;
 }
@@ -66,7 +66,7 @@ static void check_method(problem *p, kf_method method, kf_lambda lambda, kf_metr
   kf_fit_options options = {.method = method, .lambda = lambda, .centre = centre};
   AUTO(kf_model) *model = NULL;
   assert_ok(p->ctx, kf_fit_stats(p->ctx, p->stats, &options, &model));
-  AUTOFREE uint64_t *hits = count_ranks(p, model, metric, dims, n_dims);
+  AUTOFREE uint64_t *hits = count_positions(p, model, metric, dims, n_dims);
   for (size_t t = 0; t < n_dims; t++) {
     AUTO(kf_model) *alone = NULL;
     kf_eval_result result;
@@ -126,9 +126,9 @@ TEST(many_at_once) {
     AUTO(kf_model) *model = NULL;
     assert_ok(p.ctx, kf_fit_stats(p.ctx, p.stats, NULL, &model));
     for (int metric = KF_METRIC_COSINE; metric <= KF_METRIC_EUCLIDEAN; metric++) {
-      AUTOFREE uint64_t *all = count_ranks(&p, model, (kf_metric)metric, dims, D);
+      AUTOFREE uint64_t *all = count_positions(&p, model, (kf_metric)metric, dims, D);
       for (uint32_t l = 0; l < D; l++) {
-        AUTOFREE uint64_t *alone = count_ranks(&p, model, (kf_metric)metric, dims + l, 1);
+        AUTOFREE uint64_t *alone = count_positions(&p, model, (kf_metric)metric, dims + l, 1);
         assert_memory_equal(all + 2 * l, alone, 2 * sizeof *all);
       }
     }
@@ -246,15 +246,15 @@ TEST(short_prototypes) {
     memcpy(model->map.transform, map, sizeof map);
     kf_map_finish(&model->map);
     AUTO(kf_position_finder) *r = NULL;
-    unsigned char ranks[4][2];
+    unsigned char positions[4][2];
     const double norm2[] = {1.01, 1.01, 1, 1};
     kf_right right[4];
     for (int i = 0; i < 4; i++) right[i] = (kf_right){&labels[i], 1};
     assert_ok(ctx, kf_position_finder_new(ctx, model, stats, false, NULL, dims, 2, &r));
-    assert_ok(ctx, kf_find_positions(r, rows, norm2, 4, right, &ranks[0][0], &ctx->err));
+    assert_ok(ctx, kf_find_positions(r, rows, norm2, 4, right, &positions[0][0], &ctx->err));
     for (int i = 0; i < 4; i++) { /* both cosines are 1 at first, and class 0 is the first one */
-      assert_int_equal(ranks[i][0], labels[i]);
-      assert_int_equal(ranks[i][1], 0);
+      assert_int_equal(positions[i][0], labels[i]);
+      assert_int_equal(positions[i][1], 0);
     }
   }
 }
@@ -269,7 +269,7 @@ TEST(same_on_every_isa) {
     AUTO(problem) p = make_problem(600, D, 50, 0, (kf_isa)isa);
     AUTO(kf_model) *model = NULL;
     assert_ok(p.ctx, kf_fit_stats(p.ctx, p.stats, paper(), &model));
-    uint64_t *hits = count_ranks(&p, model, KF_METRIC_COSINE, dims, D);
+    uint64_t *hits = count_positions(&p, model, KF_METRIC_COSINE, dims, D);
     if (first == NULL)
       first = hits;
     else {
