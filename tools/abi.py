@@ -8,7 +8,7 @@ usage: abi.py [--include FOLDER] [--cc COMPILER] WHAT...
   --growth-rule      every struct that a caller allocates must end in a member `reserved`
   --exports LIB      the shared library exports the functions of the headers, under one version node, and nothing else
 
-The headers are all of the folder, with what is experimental. Sizes, offsets and values come from a C program, which
+The headers are all of the folder but koofu_mpi.h, with what is experimental. Sizes, offsets and values come from a C program, which
 the compiler builds from the declarations and this script runs.
 """
 
@@ -36,8 +36,10 @@ class NotUnderstood(Exception):
 
 
 def all_headers(folder):
-    """#include lines for all headers of a folder."""
-    return "#define KF_EXPERIMENTAL\n" + "".join(f'#include "{name}"\n' for name in sorted(os.listdir(folder)))
+    """#include lines for the headers of libkoofu in a folder. An installed one may also have koofu_mpi.h, which is of
+    another library and needs mpi.h."""
+    names = sorted(name for name in os.listdir(folder) if name != "koofu_mpi.h")
+    return "#define KF_EXPERIMENTAL\n" + "".join(f'#include "{name}"\n' for name in names)
 
 
 def preprocess(folder, cc):
