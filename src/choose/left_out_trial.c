@@ -47,6 +47,7 @@ typedef struct trial {
   uint64_t n_large;
   uint64_t *blocks; /* [n_blocks] the other chosen blocks */
   uint64_t n_blocks;
+  uint64_t *of_class, *next; /* [n], [blocks of the plan] lists of `blocks` by class, 0 ends one */
   batch *batches;
   uint64_t n_batches;
   kf_range own;               /* batches of this rank */
@@ -354,24 +355,34 @@ static uint64_t rows_of_batch(const trial *t) {
   return share > LEAST_BATCH ? share : l->most_rows < LEAST_BATCH ? l->most_rows : LEAST_BATCH;
 }
 
+static void add_to_batch(trial *t, uint64_t block, uint64_t most, uint64_t *rows) {
+  uint64_t r = t->l->start[block + 1] - t->l->start[block];
+  if (t->n_blocks == 0 || *rows + r > most) {
+    t->batches[t->n_batches++] = (batch){.first = t->n_blocks};
+    *rows = 0;
+  }
+  *rows += r;
+  t->blocks[t->n_blocks++] = block;
+  t->batches[t->n_batches - 1].last = t->n_blocks;
+}
+
+/* Rows of one class follow each other, whatever their order in the data, so that a batch has few
+ * class means to multiply with all others. */
 static void make_batches(trial *t) {
   const kf_left_out *l = t->l;
   uint64_t rows = 0, most = rows_of_batch(t);
   for (uint64_t k = 0; k < l->n_blocks; k++) {
     if (!t->chosen[k]) continue;
-    uint64_t r = l->start[k + 1] - l->start[k];
-    if (kf_again_pays(l, r)) {
+    if (kf_again_pays(l, l->start[k + 1] - l->start[k])) {
       t->large[t->n_large++] = k;
       continue;
     }
-    if (t->n_blocks == 0 || rows + r > most) {
-      t->batches[t->n_batches++] = (batch){.first = t->n_blocks};
-      rows = 0;
-    }
-    rows += r;
-    t->blocks[t->n_blocks++] = k;
-    t->batches[t->n_batches - 1].last = t->n_blocks;
+    uint64_t *head = &t->of_class[l->place[l->rows.label[l->start[k]]]];
+    t->next[k] = *head;
+    *head = k + 1;
   }
+  for (uint32_t j = 0; j < l->n; j++)
+    for (uint64_t k = t->of_class[j]; k > 0; k = t->next[k - 1]) add_to_batch(t, k - 1, most, &rows);
 }
 
 static kf_status plan_trial(trial *t) {
@@ -380,6 +391,8 @@ static kf_status plan_trial(trial *t) {
   KF_TAKE(&t->arena, t->in_part, l->n_blocks);
   KF_TAKE(&t->arena, t->large, l->n_blocks);
   KF_TAKE(&t->arena, t->blocks, l->n_blocks);
+  KF_TAKE(&t->arena, t->next, l->n_blocks);
+  KF_TAKE_ZERO(&t->arena, t->of_class, l->n);
   KF_TAKE(&t->arena, t->batches, l->n_blocks);
   KF_TAKE(&t->arena, t->likelihoods, 2 * l->ctx->threads * t->n_points);
   if (t->arena.failed) return kf_fail_memory(&l->ctx->err);
