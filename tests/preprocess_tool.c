@@ -6,7 +6,7 @@
  *
  * A picture that cannot be read is reported on standard error, its values in OUT are NaN, and the
  * exit status is 1. */
-#include "encode/image.h"
+#include "picture_file.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -29,7 +29,7 @@ static int pixels(const char *folder, uint32_t size, const char *out, char **pat
   int status = result == NULL || file == NULL;
   for (int i = 0; i < n && file != NULL && result != NULL; i++) {
     kf_image image;
-    kf_status read = kf_image_read(paths[i], 0, &image, &err);
+    kf_status read = read_picture(paths[i], &image, &err);
     if (read == KF_OK) read = kf_preprocess_run(&p, &image, paths[i], result, &err);
     if (read != KF_OK) {
       status = fail();
@@ -44,7 +44,7 @@ static int pixels(const char *folder, uint32_t size, const char *out, char **pat
 
 static int decode(const char *out, const char *path) {
   kf_image image;
-  if (kf_image_read(path, 0, &image, &err) != KF_OK) return fail();
+  if (read_picture(path, &image, &err) != KF_OK) return fail();
   FILE *file = fopen(out, "wb");
   if (file == NULL) return 1;
   size_t n = (size_t)image.width * image.height * 3;
@@ -70,7 +70,7 @@ static int measure(const char *folder, uint32_t size, int repeats, char **paths,
   for (int k = 0; status == KF_OK && k < repeats * n; k++) {
     kf_image image = {0};
     double start = now();
-    status = kf_image_read(paths[k % n], 0, &image, &err);
+    status = read_picture(paths[k % n], &image, &err);
     double middle = now();
     if (status == KF_OK) status = kf_preprocess_run(&p, &image, paths[k % n], result, &err);
     reading += middle - start;

@@ -10,7 +10,7 @@
 #include "test.h"
 #include "report/report.h"
 
-#include "encode/image.h"
+#include "picture_file.h"
 #include "encode/tokenizer.h"
 #include "file/file_internal.h"
 #include "search/search.h"
@@ -509,7 +509,7 @@ static kf_status pictures_scenario(kf_ctx *ctx) {
     kf_image image;
     char path[512];
     snprintf(path, sizeof path, KOOFU_SOURCE_DIR "/tests/golden/images/%s", names[i]);
-    status = kf_image_read(path, 0, &image, err);
+    status = read_picture(path, &image, err);
     if (status == KF_OK) status = kf_preprocess_run(&p, &image, path, pixels, err);
     kf_image_clear(&image);
     if (status != KF_OK && strstr(err->message, "this build of koofu does not read"))

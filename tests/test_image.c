@@ -1,6 +1,7 @@
 /* test_image.c - pictures: what Pillow and the reference's image processors return for them is
  * stored in tests/golden/images (make_images.py); damage, truncation and bombs are made here. */
 #include "files.h"
+#include "picture_file.h"
 
 #include "encode/codec.h"
 
@@ -29,7 +30,7 @@ static bool reads(const char *ending) {
   char name[64];
   snprintf(name, sizeof name, "%s%s", strcmp(ending, ".jpg") == 0 ? "exif1-le" : "exif1", ending);
   kf_image image;
-  kf_status status = kf_image_read(golden(name), 0, &image, &err);
+  kf_status status = read_picture(golden(name), &image, &err);
   kf_image_clear(&image);
   if (status != KF_OK && !left_out()) fail_msg("%s", err.message);
   return status == KF_OK;
@@ -62,7 +63,7 @@ TEST(every_kind_decodes_as_in_pillow) {
   while (fscanf(list, "%127s %u %u %llx", name, &width, &height, &hash) == 4) {
     kf_image image;
     n++;
-    if (kf_image_read(golden(name), 0, &image, &err) != KF_OK) {
+    if (read_picture(golden(name), &image, &err) != KF_OK) {
       if (left_out()) continue;
       fail_msg("%s", err.message);
     }
@@ -162,7 +163,7 @@ TEST(preprocesses_as_the_reference) {
     n++;
     assert_int_equal(size, 32);
     if (read_config(json, size, &p) != KF_OK) fail_msg("%s", err.message);
-    if (kf_image_read(golden(name), 0, &image, &err) != KF_OK) {
+    if (read_picture(golden(name), &image, &err) != KF_OK) {
       if (left_out()) continue;
       fail_msg("%s", err.message);
     }
@@ -234,10 +235,10 @@ TEST(what_is_no_picture_is_refused) {
   assert_refused_bytes("GIF88a", 6, 0, "is not a JPEG, PNG or WebP picture");
   assert_refused_bytes("", 0, 0, "is not a JPEG, PNG or WebP picture");
   assert_refused_bytes("RIFF\4\0\0\0WAVE", 12, 0, "is not a JPEG, PNG or WebP picture");
-  assert_int_equal(kf_image_read(at("none.jpg"), 0, &image, &err), KF_ERR_IO);
+  assert_int_equal(read_picture(at("none.jpg"), &image, &err), KF_ERR_IO);
   assert_non_null(strstr(err.message, "none.jpg"));
-  assert_bad(kf_image_read(folder, 0, &image, &err), folder, "is a directory");
-  assert_bad(kf_image_read(write_text("empty.png", ""), 0, &image, &err), "empty.png", "is empty");
+  assert_bad(read_picture(folder, &image, &err), folder, "is a directory");
+  assert_bad(read_picture(write_text("empty.png", ""), &image, &err), "empty.png", "is empty");
   if (reads(".jpg"))
     assert_refused_bytes("\xff\xd8\xff\xd9", 4, 0,
                          "is a damaged JPEG: JPEG datastream contains no image");

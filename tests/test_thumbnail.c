@@ -3,7 +3,7 @@
 #include "files.h"
 
 #include "encode/encode.h"
-#include "encode/image.h"
+#include "picture_file.h"
 
 #include <sys/stat.h>
 
@@ -81,7 +81,7 @@ TEST(it_is_the_picture_made_small) {
   for (uint32_t side = 8; side <= 40; side += 8) {
     kf_thumbnail t = read_golden("exif1.png", side);
     kf_image whole, small = decoded(&t);
-    assert_int_equal(kf_image_read(GOLDEN "exif1.png", 0, &whole, &err), KF_OK);
+    assert_int_equal(read_picture(GOLDEN "exif1.png", &whole, &err), KF_OK);
     assert_int_equal(t.width, side < whole.width ? side : whole.width);
     kf_box box = {.width = t.width, .height = t.height};
     uint8_t *expected = kf_alloc((uint64_t)t.width * t.height, 3);

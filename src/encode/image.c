@@ -133,11 +133,6 @@ kf_status kf_image_check(const kf_image *image, uint64_t max_pixels, const char 
 
 /* --- files ------------------------------------------------------------------------------------ */
 
-kf_status kf_image_read(const char *path, uint64_t max_pixels, kf_image *out, kf_err *err) {
-  kf_extent extent = kf_extent_file(path);
-  return kf_image_read_sum(&extent, max_pixels, NULL, out, NULL, err);
-}
-
 /* The size of the file; reading it will report errors. */
 static uint64_t size_of(const kf_extent *extent) {
   struct stat info;
