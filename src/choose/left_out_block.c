@@ -154,7 +154,7 @@ static void set_gram(const kf_view *v, kf_block *b) {
     for (uint32_t j = i; j < r2; j++)
       b->g0[(size_t)i * r2 + j] = b->g0[(size_t)j * r2 + i] =
           v->l->ctx->kernels->dot(dim, b->wide + (size_t)i * dim, b->wide + (size_t)j * dim);
-    for (uint32_t d = 0; d < v->n_dirs; d++)
+    for (uint32_t d = 0; v->shrunk && d < v->n_dirs; d++)
       b->columns[(size_t)d * r2 + i] = b->u[(size_t)i * v->n_dirs + d];
   }
 }
@@ -343,6 +343,20 @@ INLINE void score_kind_of(const kf_view *v, const kf_block *b, uint32_t r,
   }
 }
 
+/* Scores of one row by cosine with means that are not shrunk, without a branch, for vectors. */
+static void score_row(const kf_view *v, const kf_block *b, double *restrict scores) {
+  const kf_moved_mean *m = &b->moved;
+  const double *within = b->product[0], *whole = within + v->l->n, *square = v->squares[0];
+  double root = sqrt(b->length2[0]);
+  for (uint32_t j = 0; j < v->l->n; j++) {
+    double um0 = within[j] + m->g0c[0], um1 = whole[j] + m->g0c[1];
+    double length2 = square[j] + m->c_g0_c + um0 * b->b[0] * um0 +
+                     2 * (m->c[0] * within[j] + m->c[1] * whole[j]);
+    double cosine = (b->by_w[0] * um0 + b->by_w[1] * um1) / (root * sqrt(length2));
+    scores[j] = length2 > 0 ? cosine : 0;
+  }
+}
+
 static void score_kind(const kf_view *v, const kf_block *b, const kf_class_kind *kind,
                        double *scores) {
   if (b->r == 1) { /* in registers */
@@ -350,6 +364,27 @@ static void score_kind(const kf_view *v, const kf_block *b, const kf_class_kind 
     score_kind_of(v, b, 1, kind, &(mean_products){um0, um1}, p, y, scores);
   } else {
     score_kind_of(v, b, b->r, kind, &(mean_products){b->t[0], b->t[1]}, b->t[2], b->t[3], scores);
+  }
+}
+
+/* Scores [r][n] of all classes, as if they lost no row. */
+static void score_kinds(const kf_view *v, kf_block *b, double *scores) {
+  bool row = b->r == 1, summed = row && v->narrowings != NULL;
+  if (summed) sum_kinds(v, b);
+  for (uint32_t k = 0; k < v->l->n_kinds; k++) {
+    const kf_class_kind *kind = &v->l->kinds[k];
+    if (summed) {
+      grams_of_kind(v, b, k);
+      set_narrowed(v, b, kind->count);
+    } else {
+      set_count(v, b, kind->count);
+    }
+    set_moved(v, b, &b->moved);
+    if (row && !v->shrunk && !v->l->euclidean && b->length2[0] > 0) {
+      score_row(v, b, scores);
+      return;
+    }
+    score_kind(v, b, kind, scores);
   }
 }
 
@@ -379,6 +414,12 @@ static void score_class(const kf_view *v, const kf_block *b, uint32_t j, double 
 static void measure_own(const kf_view *v, kf_block *b, uint32_t j, double count, double *square) {
   uint32_t r2 = 2 * b->r;
   const double *z = v->means + (uint64_t)j * v->n_dirs;
+  if (!v->shrunk) {
+    square[0] = v->squares[0][j];
+    for (uint32_t i = 0; i < r2; i++)
+      b->own_h[i] = v->l->ctx->kernels->dot(v->n_dirs, z, b->u + (size_t)i * v->n_dirs);
+    return;
+  }
   memset(b->own_h, 0, 3 * (size_t)r2 * sizeof *b->own_h);
   for (uint32_t d = 0; d < v->n_dirs; d++) {
     double inverse = kf_view_narrowing(v, count, d), part = z[d];
@@ -431,18 +472,7 @@ void kf_block_score(const kf_view *v, kf_block *b, double *scores) {
   set_within(v, b);
   set_queries(b);
   for (uint32_t i = 0; i < 2 * b->r; i++) b->moved.c[i] = i < b->r ? 0 : b->inverse_left;
-  bool summed = b->r == 1 && v->narrowings != NULL;
-  if (summed) sum_kinds(v, b);
-  for (uint32_t k = 0; k < l->n_kinds; k++) {
-    if (summed) {
-      grams_of_kind(v, b, k);
-      set_narrowed(v, b, l->kinds[k].count);
-    } else {
-      set_count(v, b, l->kinds[k].count);
-    }
-    set_moved(v, b, &b->moved);
-    score_kind(v, b, &l->kinds[k], scores);
-  }
+  score_kinds(v, b, scores);
   for (uint32_t i = 0; i < b->r; i++) {
     if (!first_of_class(b, i)) continue;
     uint32_t j = (uint32_t)l->place[b->label[i]];
