@@ -258,6 +258,10 @@ static void judge_block(const trial *t, kf_left_out_workspace *b, uint64_t i, bo
   }
 }
 
+static uint64_t rows_in(const kf_left_out *l, uint64_t block) {
+  return l->start[block + 1] - l->start[block];
+}
+
 static uint64_t n_in(kf_range range) { return range.last - range.first; }
 
 /* Reports the blocks and batches that this rank has done, together with those of other ranks. */
@@ -278,7 +282,7 @@ static kf_status try_batch(void *argument, size_t number, size_t worker, kf_err 
   multiply(l, b, n);
   if (l->with_text) multiply_text(l, b, n);
   for (uint64_t k = t->batches[i].first; k < t->batches[i].last; k++, row += b->block.r) {
-    b->block.r = (uint32_t)(l->start[t->blocks[k] + 1] - l->start[t->blocks[k]]);
+    b->block.r = (uint32_t)rows_in(l, t->blocks[k]);
     set_block(l, b, row, n);
     kf_block_score(&l->view, &b->block, b->scores);
     judge_block(t, b, row, t->in_part[t->blocks[k]], worker);
@@ -292,7 +296,7 @@ static kf_status try_large(trial *t, uint64_t i) {
   kf_ctx *ctx = l->ctx;
   kf_arena arena = {0};
   kf_left_out_workspace b = {0};
-  uint64_t first = l->start[t->large[i]], r = l->start[t->large[i] + 1] - first;
+  uint64_t first = l->start[t->large[i]], r = rows_in(l, t->large[i]);
   b.block.r = (uint32_t)r;
   b.block.label = l->rows.label + first;
   KF_TAKE(&arena, b.at, r);
@@ -340,49 +344,42 @@ static void choose_blocks(trial *t) {
   }
 }
 
-/* The most rows of a batch in this trial, so that all threads get about equally many batches. */
-static uint64_t rows_of_batch(const trial *t) {
-  const kf_left_out *l = t->l;
-  uint64_t rows = 0, threads = l->ctx->ranks.threads;
-  for (uint64_t k = 0; k < l->n_blocks; k++) {
-    uint64_t r = l->start[k + 1] - l->start[k];
-    if (t->chosen[k] && !kf_again_pays(l, r)) rows += r;
-  }
+/* The most rows of a batch, so that all threads get about equally many batches of these rows. */
+static uint64_t rows_of_batch(const kf_left_out *l, uint64_t rows) {
   if (rows == 0) return 0;
-  uint64_t batches = (rows + l->most_rows - 1) / l->most_rows;
+  uint64_t threads = l->ctx->ranks.threads, batches = (rows + l->most_rows - 1) / l->most_rows;
   batches = (batches + threads - 1) / threads * threads;
   uint64_t share = (rows + batches - 1) / batches;
   return share > LEAST_BATCH ? share : l->most_rows < LEAST_BATCH ? l->most_rows : LEAST_BATCH;
-}
-
-static void add_to_batch(trial *t, uint64_t block, uint64_t most, uint64_t *rows) {
-  uint64_t r = t->l->start[block + 1] - t->l->start[block];
-  if (t->n_blocks == 0 || *rows + r > most) {
-    t->batches[t->n_batches++] = (batch){.first = t->n_blocks};
-    *rows = 0;
-  }
-  *rows += r;
-  t->blocks[t->n_blocks++] = block;
-  t->batches[t->n_batches - 1].last = t->n_blocks;
 }
 
 /* Rows of one class follow each other, whatever their order in the data, so that a batch has few
  * class means to multiply with all others. */
 static void make_batches(trial *t) {
   const kf_left_out *l = t->l;
-  uint64_t rows = 0, most = rows_of_batch(t);
+  uint64_t all = 0, rows = 0;
   for (uint64_t k = 0; k < l->n_blocks; k++) {
+    uint64_t *head = &t->of_class[l->place[l->rows.label[l->start[k]]]];
     if (!t->chosen[k]) continue;
-    if (kf_again_pays(l, l->start[k + 1] - l->start[k])) {
+    if (kf_again_pays(l, rows_in(l, k))) {
       t->large[t->n_large++] = k;
       continue;
     }
-    uint64_t *head = &t->of_class[l->place[l->rows.label[l->start[k]]]];
     t->next[k] = *head;
     *head = k + 1;
+    all += rows_in(l, k);
   }
+  uint64_t most = rows_of_batch(l, all);
   for (uint32_t j = 0; j < l->n; j++)
-    for (uint64_t k = t->of_class[j]; k > 0; k = t->next[k - 1]) add_to_batch(t, k - 1, most, &rows);
+    for (uint64_t k = t->of_class[j]; k > 0; k = t->next[k - 1]) {
+      if (t->n_batches == 0 || rows + rows_in(l, k - 1) > most) {
+        t->batches[t->n_batches++] = (batch){.first = t->n_blocks};
+        rows = 0;
+      }
+      rows += rows_in(l, k - 1);
+      t->blocks[t->n_blocks++] = k - 1;
+      t->batches[t->n_batches - 1].last = t->n_blocks;
+    }
 }
 
 static kf_status plan_trial(trial *t) {
