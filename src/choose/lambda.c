@@ -2,8 +2,8 @@
  *
  * By accuracy, over a grid: first half decades, extended while the best is at an end, then eighths
  * of a decade around the best. The curve is flat near its top, so a finer grid gains nothing. The
- * paper's method starts with part of the sample and doubles the rows until the best loses no more
- * than MOST_LOSS against any other lambda tried (lambda_hits.c).
+ * paper's method starts with part of the sample and doubles the rows, before and after refining,
+ * until the best loses no more than MOST_LOSS against any other lambda tried (lambda_hits.c).
  *
  * By likelihood, the loss is smooth and has one minimum. Half decades, starting from 0.3 and 0.1
  * times the mean eigenvalue, bracket it, and a parabola finds it to an eighth of a decade. Below
@@ -183,12 +183,13 @@ static bool still_rising(const lambda_search *s) {
 }
 
 /* Extends the grid while the best is at an end, and refines it around the best. */
-static kf_status complete_grid(lambda_search *s) {
+static kf_status complete_grid(lambda_search *s, bool refine) {
   kf_lambda_choice *c = s->choice;
   for (; best_half(s) == s->first_half && s->first_half > LEAST_HALF; s->first_half -= MORE_HALVES)
     KF_TRY(try_halves(s, s->first_half - MORE_HALVES, s->first_half - 1));
   for (; still_rising(s) && s->last_half < MOST_HALF; s->last_half += MORE_HALVES)
     KF_TRY(try_halves(s, s->last_half + 1, s->last_half + MORE_HALVES));
+  if (!refine) return KF_OK;
   int half = best_half(s);
   double finer[4], centre = half_decade(s, half) / c->mean_eigenvalue;
   size_t n = 0;
@@ -199,24 +200,28 @@ static kf_status complete_grid(lambda_search *s) {
   return try_lambdas(s, finer, n, "lambda, finer");
 }
 
-static kf_status try_grid(lambda_search *s) {
-  s->first_half = FIRST_HALF;
-  s->last_half = LAST_HALF;
-  KF_TRY(try_halves(s, s->first_half, s->last_half));
-  return complete_grid(s);
-}
-
 /* Takes more rows while another lambda may be better by more than MOST_LOSS. */
-static kf_status take_enough_rows(lambda_search *s) {
+static kf_status take_enough_rows(lambda_search *s, bool refine) {
   kf_lambda_choice *c = s->choice;
-  while (kf_lambda_hits_has_more(&s->hits)) {
+  while (s->by_hits && kf_lambda_hits_has_more(&s->hits)) {
     double loss;
     KF_TRY(kf_lambda_hits_loss(&s->hits, c->points, c->n_points, c->best, &loss));
     if (loss <= MOST_LOSS) return KF_OK;
     KF_TRY(kf_lambda_hits_take_more(&s->hits, "lambda", c->points, c->n_points));
     c->n = s->hits.n;
     find_best(c);
-    KF_TRY(complete_grid(s));
+    KF_TRY(complete_grid(s, refine));
+  }
+  return KF_OK;
+}
+
+static kf_status try_grid(lambda_search *s) {
+  s->first_half = FIRST_HALF;
+  s->last_half = LAST_HALF;
+  KF_TRY(try_halves(s, s->first_half, s->last_half));
+  for (int refine = 0; refine < 2; refine++) {
+    KF_TRY(complete_grid(s, refine));
+    KF_TRY(take_enough_rows(s, refine));
   }
   return KF_OK;
 }
@@ -389,7 +394,6 @@ static kf_status choose(lambda_search *s, const kf_lambda_options *o) {
     KF_TRY(try_lambdas(s, o->grid, o->n_grid, "lambda"));
   else
     KF_TRY(likelihood ? descend(s) : try_grid(s));
-  if (s->by_hits && c->n > 0) KF_TRY(take_enough_rows(s));
   if (c->n == 0)
     return kf_fail(&s->ctx->err, KF_ERR_MATH,
                    "lambda cannot be chosen by leaving rows out: no class has two rows%s",
