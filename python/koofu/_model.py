@@ -110,6 +110,7 @@ def fit(
     alpha: Optional[float] = None,
     stats: Optional[Stats] = None,
     between: Optional[Stats] = None,
+    like: Optional[Model] = None,
     groups: Any = None,
     one_se: bool = False,
     sample: Optional[int] = None,
@@ -126,8 +127,8 @@ def fit(
     The model has the same bytes as that of ``koofu fit`` on the command line.
 
     :param X: rows: a 2-D array (not copied), a path (read in C), a :class:`koofu.Data`, or
-        :class:`koofu.Stats`, from which nothing can be chosen: then lambda is ``"0.3x"`` unless
-        given.
+        :class:`koofu.Stats`, from which nothing can be chosen: then lambda is that of ``like``, or
+        ``"0.3x"``, unless given.
     :param y, classes, zero_rows, unlabelled, unknown: as in :class:`koofu.Data`.
     :param lambda_: the regulariser: ``"auto"`` (by leave-one-out), ``"0.3x"`` (times the mean
         eigenvalue), ``"gda"``, ``"ledoit-wolf"``, or a number in absolute units.
@@ -144,6 +145,9 @@ def fit(
     :param alpha: the weight of prototypes relative to the text; None: chosen.
     :param stats: the statistics of X, if already computed.
     :param between: take class means from these statistics instead.
+    :param like: an earlier model, such as one of fewer rows: settings that are not given are taken
+        from it, not chosen: lambda (absolute), alpha, dimensions, method, centre, priors,
+        temperature and threshold. If it has text, ``text`` must be given again.
     :param groups: a group for each row; rows of one group are left out together.
     :param one_se: choose the largest lambda within one standard error of the best.
     :param sample: leave out at most this many rows in turn.
@@ -184,6 +188,7 @@ def fit(
     words = None if text is None else text._capsule
     weight = None if alpha is None else float(alpha)
     means = None if between is None else between._capsule
+    earlier = None if like is None else like._capsule
     if isinstance(X, Stats):
         if y is not None:
             raise ValueError("X is a Stats, which has its own labels; y must be None")
@@ -192,7 +197,8 @@ def fit(
         if stats is not None:
             raise ValueError("X is a Stats already; stats must be None")
         options.pop("normalize")
-        capsule, _ = _koofu.fit(None, options, words, weight, X._capsule, means, None)
+        capsule, _ = _koofu.fit(None, options, words, weight, X._capsule, means, None,
+                                 earlier)
         return Model(capsule)
     data = open_data(X, y, classes=classes, zero_rows=zero_rows, unlabelled=unlabelled,
                      unknown=unknown)
@@ -200,7 +206,7 @@ def fit(
     if stats is not None:
         options.pop("normalize")
     capsule, chosen = _koofu.fit(data._capsule, options, words, weight, sums, means,
-                                 take_groups(groups, len(data)))
+                                 take_groups(groups, len(data)), earlier)
     return Model(capsule, None if chosen is None else FitReport(**chosen))
 
 

@@ -5,6 +5,7 @@ This is the only module of the package that imports scikit-learn.
 
 from __future__ import annotations
 
+import logging
 import warnings
 from collections.abc import Mapping
 from typing import Any, Optional, Union
@@ -46,6 +47,8 @@ _SPARE_CLASSES = 1024
 # The temperature of cosines where none was chosen by leaving rows out (docs/python.md).
 _TEMPERATURE = 16.0
 
+_log = logging.getLogger("koofu")
+
 # Without normalising, values of later batches may be larger by this power of two.
 _HEADROOM = 4
 
@@ -86,10 +89,6 @@ class _Classes:
         codes = y if self.numbers else np.searchsorted(self.labels, y)
         return np.ascontiguousarray(codes, dtype=np.int32)
 
-    def known(self, y: AnyArray) -> bool:
-        """Whether all labels of y are among these."""
-        return bool(np.isin(y, self.labels).all())
-
     def positions(self, n_classes: int, names: Optional[list[str]]) -> AnyArray:
         """The class number of each label in a model with these classes; -1: not in it."""
         if self.names is None or names is None:
@@ -102,6 +101,20 @@ class _Classes:
         if self.numbers != other.numbers:
             raise ValueError("class numbers and other labels cannot be merged")
         return _Classes(np.union1d(self.labels, other.labels), self.numbers)
+
+
+def _chosen_by(model: Model) -> Optional[Model]:
+    """The model, if rows could be left out to choose its settings."""
+    assert model.fit_report is not None
+    return None if model.fit_report.by_all_rows else model
+
+
+def _of_most_rows(models: list[Optional[Model]]) -> Optional[Model]:
+    """The model of the most rows, whatever the order of the models; None: there is none."""
+    known = [model for model in models if model is not None]
+    most = max((model.counts.sum() for model in known), default=0)
+    return max((model for model in known if model.counts.sum() == most), key=Model.to_bytes,
+               default=None)
 
 
 def _text_of(text: Any, labels: _Classes) -> tuple[Text, _Classes]:
@@ -134,9 +147,11 @@ class KooFu(
     (``partial_fit``), merges (``+``), chooses its regulariser by exact leave-one-out, and can use
     embeddings of the class names (``text``).
 
-    ``fit`` chooses ``lambda_`` and all else that is ``"auto"`` from the rows. ``partial_fit``,
-    ``merge`` and ``+`` keep statistics, not rows; for them ``"auto"`` is 0.3 times the mean
-    eigenvalue of the scatter within classes.
+    ``fit`` chooses ``lambda_``, the temperature and all else that is ``"auto"`` from the rows.
+    ``partial_fit``, ``merge`` and ``+`` add to statistics, which have no rows to choose from: they
+    keep what was chosen, until ``choose`` or ``fit`` chooses again. If nothing was,
+    ``lambda_="auto"`` is 0.3 times the mean eigenvalue of the scatter within classes, with a
+    warning.
 
     :param lambda_: the regulariser: ``"auto"``; a number, in units of the scatter matrix;
         ``"0.3x"``, relative to its mean eigenvalue; ``"gda"`` or ``"ledoit-wolf"``.
@@ -172,8 +187,8 @@ class KooFu(
     >>> estimator = koofu.KooFu().fit(X, y)
     >>> estimator.predict(X[:2]).tolist(), estimator.transform(X).shape
     (['cat', 'cat'], (40, 8))
-    >>> batches = koofu.KooFu().partial_fit(X[:30], y[:30]).partial_fit(X[30:], y[30:])
-    >>> parts = [koofu.KooFu().fit(X[i::2], y[i::2]) for i in range(2)]
+    >>> batches = koofu.KooFu("1x").partial_fit(X[:30], y[:30]).partial_fit(X[30:], y[30:])
+    >>> parts = [koofu.KooFu("1x").partial_fit(X[i::2], y[i::2]) for i in range(2)]
     >>> batches.model_ == sum(parts).model_ == (parts[1] + parts[0]).model_
     True
     """
@@ -182,6 +197,7 @@ class KooFu(
     n_features_in_: int
     _stats: Optional[Stats]
     _model: Optional[Model]
+    _chosen: Optional[Model]  # the model whose settings were chosen from rows
     _labels: _Classes
     _closed: bool  # no new labels are allowed
 
@@ -222,14 +238,34 @@ class KooFu(
         data = self._data(X, y, classes)
         stats = Stats.of(data, normalize=self.normalize)
         options, classes = self._options(classes)
-        self._take(stats, fit_model(data, stats=stats, **options), classes)
+        model = fit_model(data, stats=stats, **options)
+        self._take(stats, model, classes)
+        self._chosen = _chosen_by(model)
+        return self
+
+    def choose(self, X: Any, y: Any) -> KooFu:
+        """Chooses ``lambda_``, the temperature and all else that is ``"auto"`` again, as ``fit``
+        does, from these rows, and keeps it for the rows added so far.
+
+        :param X, y: all rows added so far, or a good sample of them: some thousand are enough. They
+            are not added.
+        """
+        stats = self.stats_
+        X, y = self._check(X, y, reset=False)
+        new = np.setdiff1d(y, self.classes_)
+        if len(new):
+            raise ValueError(f"y holds {new!r}, of which no row was added")
+        options, labels = self._options(self._labels)
+        model = fit_model(self._data(X, y, self._labels), normalize=self.normalize, **options)
+        self._take(stats, None, labels)
+        self._chosen = _chosen_by(model)
         return self
 
     def partial_fit(self, X: Any, y: Any, classes: Any = None) -> KooFu:
         """Adds rows to those of earlier calls and of ``fit``, exactly: batches may have any order
         and size.
 
-        The model is computed when it is next used.
+        The model is computed when it is next used, with what was chosen by ``fit`` or ``choose``.
 
         :param classes: in the first call, all labels there will be; None: each call may add labels.
         """
@@ -255,12 +291,15 @@ class KooFu(
             new = np.setdiff1d(labels, self.classes_)
             raise ValueError(f"y holds {new!r}, which is not in classes")
         stats = self._batch(X, y, all_labels, first)
+        if first:
+            self._chosen = None
         self._take(stats if first or self._stats is None else self._stats + stats, None, all_labels)
         return self
 
     def merge(self, *others: KooFu) -> KooFu:
-        """Adds the rows of other fitted estimators, exactly and in any order."""
-        stats, labels = self.stats_, self._labels
+        """Adds the rows of other fitted estimators, exactly and in any order. Of what they chose,
+        that from the most rows is kept."""
+        stats, labels, chosen = self.stats_, self._labels, [self._chosen]
         for other in others:
             if not isinstance(other, KooFu):
                 raise TypeError(f"cannot merge a KooFu and a {type(other).__name__}")
@@ -270,8 +309,10 @@ class KooFu(
                 )
             labels = labels.union(other._labels)
             stats = stats + other.stats_
+            chosen.append(other._chosen)
         self._closed = False
         self._take(stats, None, labels)
+        self._chosen = _of_most_rows(chosen)
         return self
 
     def __add__(self, other: object) -> KooFu:
@@ -281,7 +322,7 @@ class KooFu(
         both.n_features_in_ = self.n_features_in_
         if hasattr(self, "feature_names_in_"):
             both.feature_names_in_ = self.feature_names_in_
-        both._stats, both._labels = self.stats_, self._labels
+        both._stats, both._labels, both._chosen = self.stats_, self._labels, self._chosen
         return both.merge(other)
 
     def __radd__(self, other: object) -> KooFu:
@@ -323,8 +364,8 @@ class KooFu(
 
     def predict_proba(self, X: Any) -> F64:
         """The probability of each class, [n_samples, n_classes]: the softmax of the scores times a
-        temperature, which ``fit`` chooses by leaving rows out. After ``partial_fit`` or ``merge``
-        it is 16 for cosines, and that of LDA for distances."""
+        temperature, which ``fit`` or ``choose`` chooses by leaving rows out. If neither did, it is
+        16 for cosines, and that of LDA for distances."""
         X, zero = self._rows(X)
         table = self.model_.probabilities(
             X, metric=self.metric, temperature=self._fallback_temperature())
@@ -359,6 +400,7 @@ class KooFu(
         else:
             labels = _Classes(np.arange(model.n_classes), True)
         out._take(None, model, labels)
+        out._chosen = None
         return out
 
     # --- what was fitted --------------------------------------------------------------------------
@@ -370,7 +412,8 @@ class KooFu(
         if self._model is None:
             self._check_classes(self._labels.labels)
             options, labels = self._options(self._labels)
-            self._take(self._stats, fit_model(self._stats, **options), labels)
+            model = fit_model(self._stats, **self._kept(options))
+            self._take(self._stats, model, labels)
         assert self._model is not None
         return self._model
 
@@ -503,6 +546,24 @@ class KooFu(
             "alpha": alpha,
         }
         return options, labels
+
+    def _kept(self, options: dict[str, Any]) -> dict[str, Any]:
+        """Options of a fit to statistics: what is ``"auto"`` is as it was chosen."""
+        like = self._chosen
+        if like is None or like.method != self.method or like.fused != (self.text is not None):
+            if self.lambda_ == "auto":
+                warnings.warn("lambda_ is 0.3 times the mean eigenvalue, and probabilities are not "
+                              "calibrated: there are no rows to choose from. choose(X, y) or an "
+                              "earlier fit chooses; lambda_='0.3x' accepts this", stacklevel=4)
+            return options
+        kept: dict[str, Any] = {"like": like}
+        if self.lambda_ in ("auto", "ledoit-wolf"):
+            kept["lambda_"] = "auto"
+            _log.info("lambda %g and temperature %g are kept, as chosen from %d rows", like.lambda_,
+                      like.temperature or 0, like.counts.sum())
+        if self.n_components in ("auto", None):
+            kept["n_components"] = like.dim_out if self.n_components else like.dim_in
+        return {**options, **kept}
 
     def _rows(self, X: Any) -> tuple[AnyArray, Optional[AnyArray]]:
         """Checked rows, with zero rows replaced by ones, and a mask of these or None."""

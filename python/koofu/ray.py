@@ -59,7 +59,7 @@ def fit(
     :param label: the column of labels: class numbers or strings.
     :param choose: choose settings that are not given from the rows, as :func:`koofu.fit` does.
         False: from the statistics alone: lambda is ``"0.3x"`` unless given, and there is no
-        temperature.
+        temperature, or both are those of an earlier model (``like``).
     :param split_every: the number of statistics added at a time.
     :param options: those of :func:`koofu.fit`.
     """

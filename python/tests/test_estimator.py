@@ -6,6 +6,7 @@ import os
 import pickle
 import shutil
 import subprocess
+import warnings
 
 import numpy as np
 import pytest
@@ -29,6 +30,9 @@ CANNOT_RUN = {
     "check_classifier_data_not_an_array": importlib.util.find_spec("pandas") is None,
     "check_array_api_input": os.environ.get("SCIPY_ARRAY_API") != "1",
 }
+
+
+PLAIN = pytest.mark.filterwarnings("ignore:lambda_ is 0.3 times")  # nothing was chosen
 
 
 def world(n=400, dim=16, classes=4, seed=0):
@@ -107,6 +111,7 @@ def test_answers_are_those_of_the_model():
     assert estimator.score(rest, y[300:]) > 0.8
 
 
+@PLAIN
 def test_batches_shards_and_sums_have_the_same_bytes():
     X, y = world(n=500)
     rng = np.random.default_rng(1)
@@ -115,7 +120,7 @@ def test_batches_shards_and_sums_have_the_same_bytes():
     batches = koofu.KooFu()
     for part in np.array_split(order, 7):
         batches.partial_fit(X[part], y[part])
-    shards = [koofu.KooFu().fit(X[i::3], y[i::3]) for i in range(3)]
+    shards = [koofu.KooFu().partial_fit(X[i::3], y[i::3]) for i in range(3)]
     assert same(whole, batches)
     assert same(whole, sum(shards))
     assert same(whole, shards[2] + shards[0] + shards[1])
@@ -124,6 +129,112 @@ def test_batches_shards_and_sums_have_the_same_bytes():
     assert whole.model_ == koofu.fit(koofu.Stats.of(X, y))
 
 
+def settings(estimator):
+    model = estimator.model_
+    return model.lambda_, model.temperature, model.dim_out, model.alpha, model.method, model.priors
+
+
+def added(estimator, X, y, calls=10):
+    for rows in np.array_split(np.arange(len(X)), calls):
+        estimator.partial_fit(X[rows], y[rows])
+    return estimator
+
+
+@pytest.mark.parametrize("options", [
+    {}, {"method": "paper"}, {"n_components": "auto"}, {"n_components": 3}, {"lambda_": "ledoit-wolf"},
+    {"priors": "training"}, {"normalize": False, "priors": "equal"}])
+def test_what_was_chosen_is_kept_when_rows_are_added(options):
+    X, y = world(n=500)
+    first = koofu.KooFu(**options).fit(X[:250], y[:250])
+    grown = added(copy.deepcopy(first), X[250:], y[250:])
+    assert grown.stats_.rows == 500 and not same(grown, first)
+    lambda_, temperature, *rest = settings(first)
+    assert lambda_ == grown.chosen_lambda_ != 0.3 * grown.model_.mean_eigenvalue
+    assert settings(grown)[2:] == tuple(rest)
+    if options.get("normalize", True):
+        assert grown.model_.temperature == temperature
+    else:  # squared distances shrink as the scatter grows
+        assert grown.model_.temperature == pytest.approx(temperature * 496 / 246)
+    back = pickle.loads(pickle.dumps(grown))
+    assert same(back.partial_fit(X[:2], y[:2]), grown.partial_fit(X[:2], y[:2]))
+    assert settings(back)[0] == lambda_
+
+
+def test_what_was_chosen_with_text_is_kept():
+    X, y = world(n=120, classes=5)
+    words = np.stack([X[y == k].mean(axis=0) for k in range(5)])
+    fused = koofu.KooFu(text=words).fit(X[:60], y[:60])
+    kept = settings(fused)
+    assert settings(added(fused, X[60:], y[60:])) == kept and fused.counts_.sum() == 120
+
+
+def test_of_merged_estimators_the_choice_from_most_rows_is_kept():
+    X, y = world(n=500)
+    parts = [koofu.KooFu().fit(X[a:b], y[a:b]) for a, b in ((0, 200), (200, 320), (320, 440))]
+    parts.append(koofu.KooFu().partial_fit(X[440:], y[440:]))
+    assert len({part.chosen_lambda_ for part in parts[:3]}) > 1
+    whole = sum(parts)
+    assert settings(whole) == settings(parts[0])
+    for order in ([3, 2, 1, 0], [1, 3, 0, 2]):
+        assert same(sum(parts[i] for i in order), whole)
+    assert same((parts[0] + parts[1]) + (parts[2] + parts[3]), whole)
+    equal = [koofu.KooFu().fit(X[i::2], y[i::2]) for i in range(2)]
+    assert same(equal[0] + equal[1], equal[1] + equal[0])
+
+
+def test_choosing_again():
+    X, y = world(n=500)
+    names = np.array(["cat", "dog", "eel", "fox"])[y]
+    whole = koofu.KooFu(n_components="auto").fit(X, names)
+    grown = added(koofu.KooFu(n_components="auto").fit(X[:40], names[:40]), X[40:], names[40:])
+    assert settings(grown) != settings(whole)
+    assert same(grown.choose(X, names), whole) and grown.stats_.rows == 500
+    assert same(added(koofu.KooFu(), X, names).choose(X, names), koofu.KooFu().fit(X, names))
+    some = names != "fox"  # a sample need not have all classes
+    grown.choose(X[some], names[some])
+    assert settings(grown)[0] != settings(whole)[0] and (grown.predict(X) == "fox").any()
+    with pytest.raises(ValueError, match="gnu.*no row was added"):
+        grown.choose(X[:8], ["gnu", "cat"] * 4)
+
+
+def test_where_nothing_was_chosen_there_is_a_warning():
+    X, y = world()
+    with pytest.warns(UserWarning, match="lambda_ is 0.3 times"):
+        assert koofu.KooFu().partial_fit(X, y).chosen_lambda_ > 0
+    alone = koofu.KooFu().fit(X[:4], y[:4])  # a row for each class: nothing can be left out
+    with pytest.warns(UserWarning, match="lambda_ is 0.3 times"):
+        alone.partial_fit(X[4:], y[4:]).predict(X)
+    fitted = koofu.KooFu().fit(X[:200], y[:200])
+    with pytest.warns(UserWarning, match="lambda_ is 0.3 times"):
+        fitted.set_params(method="paper").partial_fit(X[200:], y[200:]).predict(X)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        koofu.KooFu("0.3x").partial_fit(X, y).predict(X)
+        fitted.set_params(method="shrunk").partial_fit(X[200:], y[200:]).predict(X)
+
+
+PETS = os.path.join(os.environ.get("KOOFU_DATA", ""), "embeddings", "oxford_pets_vitb32_{}_{}.npy")
+
+
+@pytest.mark.skipif(not os.path.exists(PETS.format("16shot", "x")), reason="the real data are not here")
+def test_half_of_the_pets_and_the_rest_in_ten_calls(caplog):
+    X, y, X_test, y_test = (np.load(PETS.format(part, end)) for part in ("16shot", "test") for end in "xy")
+    order = np.random.default_rng(0).permutation(len(X))
+    half, rest = order[:296], order[296:]
+    whole = koofu.KooFu().fit(X, y)
+    first = koofu.KooFu().fit(X[half], y[half])
+    with caplog.at_level("INFO", "koofu"):
+        grown = added(copy.deepcopy(first), X[rest], y[rest])
+        accuracy = grown.score(X_test, y_test)
+    assert f"lambda {first.chosen_lambda_:g} and temperature" in caplog.text and "chosen from 296 rows" in caplog.text
+    assert abs(accuracy - whole.score(X_test, y_test)) <= 0.003
+    summed = first + koofu.KooFu().partial_fit(X[rest], y[rest])
+    merged = copy.deepcopy(first).merge(koofu.KooFu().partial_fit(X[rest], y[rest]))
+    assert same(grown, summed) and same(grown, merged)
+    assert same(koofu.KooFu().fit(X, y), grown.choose(X, y))
+
+
+@PLAIN
 def test_batches_with_other_labels():
     X, y = world(classes=5)
     names = np.array(["a", "b", "c", "d", "e"])[y]
@@ -149,6 +260,7 @@ def test_batches_with_other_labels():
         declared.partial_fit(X[:2], [1, 2], classes=range(3))
 
 
+@PLAIN
 def test_without_normalising_batches_share_a_unit():
     X, y = world()
     a = koofu.KooFu(normalize=False).partial_fit(X[:200], y[:200]).partial_fit(3 * X[200:], y[200:])
@@ -222,6 +334,7 @@ def test_pipelines_and_searches():
     assert list(frame.columns) == ["koofu0", "koofu1"]
 
 
+@PLAIN
 def test_text():
     X, y = world(n=60, classes=5)
     rng = np.random.default_rng(2)
