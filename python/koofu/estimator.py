@@ -20,7 +20,7 @@ from sklearn.base import (
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.multiclass import check_classification_targets
 
-from koofu._data import Data
+from koofu._data import Data, as_matrix
 from koofu._model import Model
 from koofu._model import fit as fit_model
 from koofu._stats import Stats
@@ -229,7 +229,9 @@ class KooFu(
     def fit(self, X: Any, y: Any) -> KooFu:
         """Fits to rows and labels, choosing all that is ``"auto"``.
 
-        :param X: rows, [n_samples, n_features]; float16, float32 and float64 are not copied.
+        :param X: rows, [n_samples, n_features]: what scikit-learn takes, and columns of arrays
+            (pandas, polars, pyarrow) and bfloat16 tensors, which become float32; float16, float32
+            and float64 arrays are not copied.
         :param y: labels of any kind.
         """
         X, y = self._check(X, y, reset=True)
@@ -496,7 +498,7 @@ class KooFu(
 
     def _check(self, X: Any, y: Any, reset: bool) -> tuple[AnyArray, AnyArray]:
         one_of(self.zero_rows, _ZERO_ROWS, "zero_rows")
-        X, y = validate_data(self, X, y, dtype=_FLOATS, reset=reset)
+        X, y = validate_data(self, as_matrix(X), y, dtype=_FLOATS, reset=reset)
         with warnings.catch_warnings():  # few rows per class are fine here
             warnings.simplefilter("ignore", UserWarning)
             check_classification_targets(y)
@@ -568,7 +570,7 @@ class KooFu(
     def _rows(self, X: Any) -> tuple[AnyArray, Optional[AnyArray]]:
         """Checked rows, with zero rows replaced by ones, and a mask of these or None."""
         self._check_fitted()
-        X = validate_data(self, X, dtype=_FLOATS, reset=False)
+        X = validate_data(self, as_matrix(X), dtype=_FLOATS, reset=False)
         if not self.normalize:
             return _without_zeros(X), None
         zero = None if self.zero_rows == "error" else ~X.any(axis=1)

@@ -98,6 +98,33 @@ def test_fit_is_the_fit_of_the_library_and_of_the_command_line(tmp_path):
     assert (tmp_path / "again.safetensors").read_bytes() == estimator.model_.to_bytes()
 
 
+def test_rows_are_taken_as_in_fit():
+    from arrow_c import BFloat16, Chunks, Tensor
+    from test_arrays import columns_of_arrays
+
+    X, y = world(n=120)
+    want = koofu.KooFu().fit(X, y)
+    assert want.model_ == koofu.fit(X, y)
+    rounded = BFloat16(X)
+    kinds = [(rows, want, X) for rows in (*columns_of_arrays(X), Chunks([X]), Tensor(X))]
+    for rows, wanted, values in [*kinds, (rounded, koofu.KooFu().fit(rounded.values, y), rounded.values)]:
+        ours = koofu.KooFu().fit(rows, y)
+        assert same(ours, wanted)
+        assert np.array_equal(ours.fit_transform(rows, y), wanted.transform(values))
+        for name in "predict", "transform", "predict_proba", "predict_log_proba", "decision_function":
+            assert np.array_equal(getattr(ours, name)(rows), getattr(wanted, name)(values))
+        assert ours.score(rows, y) == wanted.score(values, y)
+        assert same(ours.partial_fit(rows, y), copy.deepcopy(wanted).partial_fit(values, y))
+        assert same(ours.choose(rows, y), copy.deepcopy(wanted).partial_fit(values, y).choose(values, y))
+    column = next(columns_of_arrays(X))
+    column[7] = column[7][:3]
+    with pytest.raises(ValueError, match="row 7 has 3"):
+        want.predict(column)
+    column[7] = np.full(16, np.nan)
+    with pytest.raises(ValueError, match="NaN"):
+        want.predict(column)
+
+
 def test_answers_are_those_of_the_model():
     X, y = world()
     estimator = koofu.KooFu(n_components=3).fit(X[:300], y[:300])
