@@ -25,7 +25,8 @@ from koofu._model import Model
 from koofu._model import fit as fit_model
 from koofu._stats import Stats
 from koofu._text import Text
-from koofu._types import F32, F64, I32, AnyArray, Path, one_of
+from koofu._types import F32, F64, I32, I64, AnyArray, Path, one_of
+from koofu._weights import repeated, stats_of_weighted, whole_weights
 
 try:
     from sklearn.utils.validation import validate_data
@@ -226,53 +227,58 @@ class KooFu(
 
     # --- fitting ----------------------------------------------------------------------------------
 
-    def fit(self, X: Any, y: Any) -> KooFu:
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> KooFu:
         """Fits to rows and labels, choosing all that is ``"auto"``.
 
         :param X: rows, [n_samples, n_features]: what scikit-learn takes, and columns of arrays
             (pandas, polars, pyarrow) and bfloat16 tensors, which become float32; float16, float32
             and float64 arrays are not copied.
         :param y: labels of any kind.
+        :param sample_weight: a whole number for each row: how often it counts. The result is the
+            same, to the bit, as with repeated rows, which are not made.
         """
-        X, y = self._check(X, y, reset=True)
+        X, y, weights = self._check(X, y, sample_weight, reset=True)
         classes = self._check_classes(np.unique(y))
         self._closed = False
-        data = self._data(X, y, classes)
-        stats = Stats.of(data, normalize=self.normalize)
+        data = self._data(X, y, weights, classes)
+        stats = self._sums(X, y, weights, classes)
         options, classes = self._options(classes)
         model = fit_model(data, stats=stats, **options)
         self._take(stats, model, classes)
         self._chosen = _chosen_by(model)
         return self
 
-    def choose(self, X: Any, y: Any) -> KooFu:
+    def choose(self, X: Any, y: Any, sample_weight: Any = None) -> KooFu:
         """Chooses ``lambda_``, the temperature and all else that is ``"auto"`` again, as ``fit``
         does, from these rows, and keeps it for the rows added so far.
 
         :param X, y: all rows added so far, or a good sample of them: some thousand are enough. They
             are not added.
+        :param sample_weight: as in ``fit``.
         """
         stats = self.stats_
-        X, y = self._check(X, y, reset=False)
+        X, y, weights = self._check(X, y, sample_weight, reset=False)
         new = np.setdiff1d(y, self.classes_)
         if len(new):
             raise ValueError(f"y holds {new!r}, of which no row was added")
         options, labels = self._options(self._labels)
-        model = fit_model(self._data(X, y, self._labels), normalize=self.normalize, **options)
+        data = self._data(X, y, weights, self._labels)
+        model = fit_model(data, normalize=self.normalize, **options)
         self._take(stats, None, labels)
         self._chosen = _chosen_by(model)
         return self
 
-    def partial_fit(self, X: Any, y: Any, classes: Any = None) -> KooFu:
+    def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> KooFu:
         """Adds rows to those of earlier calls and of ``fit``, exactly: batches may have any order
         and size.
 
         The model is computed when it is next used, with what was chosen by ``fit`` or ``choose``.
 
         :param classes: in the first call, all labels there will be; None: each call may add labels.
+        :param sample_weight: as in ``fit``.
         """
         first = not hasattr(self, "_labels")
-        X, y = self._check(X, y, reset=first)
+        X, y, weights = self._check(X, y, sample_weight, reset=first)
         if not first and self._stats is None:
             raise ValueError("a loaded model has no statistics to add rows to")
         labels = np.unique(y)
@@ -292,7 +298,7 @@ class KooFu(
         if self._closed and not first and len(all_labels.labels) > len(self.classes_):
             new = np.setdiff1d(labels, self.classes_)
             raise ValueError(f"y holds {new!r}, which is not in classes")
-        stats = self._batch(X, y, all_labels, first)
+        stats = self._batch(X, y, weights, all_labels, first)
         if first:
             self._chosen = None
         self._take(stats if first or self._stats is None else self._stats + stats, None, all_labels)
@@ -496,7 +502,9 @@ class KooFu(
                 "'partial_fit' before using it."
             )
 
-    def _check(self, X: Any, y: Any, reset: bool) -> tuple[AnyArray, AnyArray]:
+    def _check(self, X: Any, y: Any, sample_weight: Any,
+               reset: bool) -> tuple[AnyArray, AnyArray, Optional[I64]]:
+        """Rows, labels and weights; rows of weight 0 are left out. No weights: all are 1."""
         one_of(self.zero_rows, _ZERO_ROWS, "zero_rows")
         X, y = validate_data(self, as_matrix(X), y, dtype=_FLOATS, reset=reset)
         with warnings.catch_warnings():  # few rows per class are fine here
@@ -505,7 +513,11 @@ class KooFu(
         if self.normalize and X.shape[1] == 1:
             raise ValueError("X has n_features = 1; scaling to unit length would leave only "
                              "the sign; normalize=False keeps the lengths")
-        return X, np.asarray(y)
+        y, weights = np.asarray(y), whole_weights(sample_weight, len(X))
+        if weights is None or weights.all():
+            return X, y, weights
+        there = weights > 0
+        return X[there], y[there], weights[there]
 
     def _check_classes(self, labels: AnyArray) -> _Classes:
         if len(labels) < 2:
@@ -513,20 +525,34 @@ class KooFu(
                              f"{labels[0]!r}")
         return _Classes(labels)
 
-    def _data(self, X: AnyArray, y: AnyArray, classes: _Classes) -> Data:
+    def _data(self, X: AnyArray, y: AnyArray, weights: Optional[I64], classes: _Classes) -> Data:
         if not self.normalize:
             X = _without_zeros(X)
+        if weights is not None:
+            return repeated(X, classes.codes(y), weights, classes.names, self.zero_rows)
         return Data(X, classes.codes(y), classes=classes.names, zero_rows=self.zero_rows)
 
-    def _batch(self, X: AnyArray, y: AnyArray, classes: _Classes, first: bool) -> Stats:
+    def _sums(self, X: AnyArray, y: AnyArray, weights: Optional[I64], classes: _Classes,
+              exponent: Optional[int] = None) -> Stats:
+        if weights is None:
+            data = self._data(X, y, None, classes)
+            return Stats.of(data, normalize=self.normalize, exponent=exponent)
+        if not self.normalize:
+            X = _without_zeros(X)
+            if exponent is None:
+                exponent = self._sums(X, y, None, classes).exponent
+        return stats_of_weighted(X, classes.codes(y), weights, classes.names, self.zero_rows,
+                                 normalize=self.normalize, exponent=exponent)
+
+    def _batch(self, X: AnyArray, y: AnyArray, weights: Optional[I64], classes: _Classes,
+               first: bool) -> Stats:
         """The statistics of a batch, in units that leave room for later batches."""
-        data = self._data(X, y, classes)
         if self.normalize:
-            return Stats.of(data)
+            return self._sums(X, y, weights, classes)
         if not first and self._stats is not None:
-            return Stats.of(data, normalize=False, exponent=self._stats.exponent)
-        fits = Stats.of(data, normalize=False).exponent
-        return Stats.of(data, normalize=False, exponent=fits - _HEADROOM)
+            return self._sums(X, y, weights, classes, self._stats.exponent)
+        fits = self._sums(X, y, None, classes).exponent
+        return self._sums(X, y, weights, classes, fits - _HEADROOM)
 
     def _take(self, stats: Optional[Stats], model: Optional[Model], labels: _Classes) -> None:
         self._stats, self._model, self._labels = stats, model, labels

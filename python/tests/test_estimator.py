@@ -25,7 +25,7 @@ RELEASE = tuple(int(x) for x in sklearn.__version__.split(".")[:2])
 
 # The number of checks scikit-learn has for this estimator, to notice a release with fewer.
 # All run in `make test` and `make test-python`; two need what a bare environment does not have.
-CHECKS = {(1, 2): 49, (1, 9): 61}
+CHECKS = {(1, 2): 56, (1, 9): 68}
 CANNOT_RUN = {
     "check_classifier_data_not_an_array": importlib.util.find_spec("pandas") is None,
     "check_array_api_input": os.environ.get("SCIPY_ARRAY_API") != "1",
@@ -332,6 +332,60 @@ def test_attributes_mean_what_they_mean_in_lda():
     assert np.allclose(mapped, ours.transform(X), atol=1e-5)
     assert ours.get_feature_names_out().tolist() == ["koofu0", "koofu1", "koofu2"]
     assert ours.n_components_ == 3 and ours.chosen_lambda_ == ours.model_.lambda_
+
+
+@pytest.mark.parametrize("options", [
+    {}, {"normalize": False}, {"method": "paper"}, {"n_components": "auto"}, {"lambda_": "ledoit-wolf"},
+    {"priors": "training"}])
+@pytest.mark.parametrize("labels", ["numbers", "names"])
+def test_a_weight_is_as_many_rows(options, labels):
+    X, y = world(n=240)
+    X[3] = 0
+    y = y if labels == "numbers" else np.array(["cat", "dog", "eel", "fox"])[y]
+    rng = np.random.default_rng(3)
+    weights = rng.integers(0, 6, len(X))
+    weights[5], weights[y == y[2]] = 100, 8  # a class of one weight alone
+    X2, y2 = np.repeat(X, weights, axis=0), np.repeat(y, weights)
+    for given in (weights, weights.astype(float), weights.tolist()):
+        weighted, repeated = koofu.KooFu(**options).fit(X, y, sample_weight=given), koofu.KooFu(**options).fit(X2, y2)
+        assert same(weighted, repeated) and weighted.stats_ == repeated.stats_
+    for rows in X.astype("f8"), X.astype("f2"), np.asfortranarray(X):
+        again = np.repeat(rows, weights, axis=0)
+        assert same(koofu.KooFu(**options).fit(rows, y, weights), koofu.KooFu(**options).fit(again, y2))
+    more = rng.integers(1, 4, len(X))
+    X3, y3 = np.repeat(X, more, axis=0), np.repeat(y, more)
+    assert same(weighted.partial_fit(X, y, sample_weight=more), repeated.partial_fit(X3, y3))
+    assert same(weighted.choose(X, y, sample_weight=more), repeated.choose(X3, y3))
+    ones = np.ones(len(X))
+    assert same(koofu.KooFu(**options).fit(X, y, ones), koofu.KooFu(**options).fit(X, y))
+    assert weighted.score(X, y, sample_weight=ones / 3) == pytest.approx(weighted.score(X, y))
+
+
+def test_large_weights_cost_a_pass_for_each_bit():
+    X, y = world(n=40)
+    weighted = koofu.KooFu("1x").partial_fit(X, y, sample_weight=np.full(40, 10**9))
+    assert weighted.stats_.rows == 40 * 10**9
+    assert (weighted.predict(X) == koofu.KooFu("1x").partial_fit(X, y).predict(X)).all()
+    with pytest.raises(ValueError, match="2.40 rows"):
+        koofu.KooFu("1x").partial_fit(X, y, sample_weight=np.full(40, 2**39))
+
+
+@pytest.mark.parametrize("weights, error, message", [
+    ([0.5] * 40, ValueError, r"sample_weight\[0\] is 0.5; weights must be whole numbers, since a row of weight 2"),
+    ([1] * 39 + [-1], ValueError, r"sample_weight\[39\] is -1; weights must be whole"),
+    ([1] * 39 + [np.nan], ValueError, r"sample_weight\[39\] is nan; weights must be whole"),
+    ([1] * 39 + [np.inf], ValueError, r"sample_weight\[39\] is inf; weights must be whole"),
+    ([1] * 39, ValueError, r"X has 40 rows, but sample_weight has the shape \(39,\)"),
+    ([[1]] * 40, ValueError, r"X has 40 rows, but sample_weight has the shape \(40, 1\)"),
+    (["1"] * 40, TypeError, "sample_weight has the dtype"),
+    ([0] * 40, ValueError, "sample_weight is zero for all rows"),
+])
+def test_weights_that_cannot_be(weights, error, message):
+    X, y = world(n=40)
+    for call in (lambda: koofu.KooFu().fit(X, y, sample_weight=weights),
+                 lambda: koofu.KooFu().partial_fit(X, y, sample_weight=weights)):
+        with pytest.raises(error, match=message):
+            call()
 
 
 def test_zero_rows():
