@@ -9,6 +9,7 @@ import numpy as np
 import ray
 
 from koofu import _parts
+from koofu._data import stack
 from koofu._model import Model
 
 __all__ = ["fit", "predict", "transform"]
@@ -23,7 +24,7 @@ def _largest(block: dict[str, Any], features: str) -> float:
 
 
 def _rows(block: dict[str, Any], features: str) -> Any:
-    return _parts.stack(block[features])
+    return stack(block[features])
 
 
 def _blocks(dataset: Any, columns: list[str]) -> list[Any]:
@@ -85,7 +86,7 @@ def fit(
 
 def _apply(dataset: Any, features: str, to: str, by_row: Callable[[Any], Any]) -> Any:
     def add_column(batch: dict[str, Any]) -> dict[str, Any]:
-        return {**batch, to: by_row(np.asarray(_parts.stack(batch[features])))}
+        return {**batch, to: by_row(np.asarray(stack(batch[features])))}
 
     return dataset.map_batches(add_column, batch_format="numpy")
 
