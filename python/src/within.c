@@ -61,7 +61,7 @@ static kf_status within_block(void *argument, kf_ctx *ctx, uint64_t first, uint6
     if (status != KF_OK) break;
     done += r->queries;
     status = keep(s, r);
-    if (status == KF_OK) status = call_look(s->call);
+    if (status == KF_OK) status = call_look(s->call, done, block != NULL ? 0 : n);
   }
   return status;
 }
