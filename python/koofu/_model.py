@@ -10,6 +10,7 @@ import numpy as np
 
 from koofu import _koofu
 from koofu._data import DTYPES, count_rows, open_data, rows_or_data
+from koofu._html import percent, table
 from koofu._stats import Stats, stats_options
 from koofu._types import F32, F64, I32, I64, AnyArray, Labels, Path, Rows, fs, one_of
 
@@ -21,6 +22,7 @@ CENTRES = {None: 0, "none": 1, "mean": 2}
 METHODS = {None: 0, "shrunk": 1, "paper": 2}
 CRITERIA = {None: 0, "likelihood": 1, "accuracy": 2}
 PRIORS = {None: 0, "equal": 1, "training": 2}
+_SHOWN = 6  # class names in a notebook
 PARTS = {None: 0, "images": 1, "text": 2, "fused": 3}
 
 
@@ -590,6 +592,26 @@ class Model:
     def __repr__(self) -> str:
         return (f"<koofu.Model: {self.dim_in} to {self.dim_out} dimensions, "
                 f"{self.n_classes} classes, lambda {self.lambda_:.4g}>")
+
+    def _repr_html_(self) -> str:
+        """For notebooks."""
+        names = self.class_names or []
+        some = ", ".join(names[:_SHOWN]) + (", …" if len(names) > _SHOWN else "")
+        relative = self.lambda_ / self.mean_eigenvalue if self.mean_eigenvalue > 0 else 0.0
+        rows: list[tuple[str, object]] = [
+            ("dimensions", f"{self.dim_in:,} to {self.dim_out:,}"),
+            ("classes", f"{self.n_classes:,}" + (f": {some}" if some else "")),
+            ("training rows", int(self.counts.sum())),
+            ("lambda", f"{self.lambda_:.4g}, {relative:.3g}x the mean eigenvalue"),
+            ("temperature", self.temperature),
+            ("leave-one-out accuracy", None if self.fit_report is None else
+             self.fit_report.accuracy and percent(self.fit_report.accuracy)),
+            ("unknown below" if self.normalized else "unknown above", self.reject),
+            ("weight of class means beside the text", self.alpha),
+            ("method", None if self.method == "shrunk" else self.method),
+            ("encoder", self.encoder),
+        ]
+        return table("koofu.Model", [row for row in rows if row[1] is not None])
 
 
 def _unpickle(data: bytes, report: Optional[FitReport]) -> Model:
