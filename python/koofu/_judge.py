@@ -83,8 +83,7 @@ class Evaluation:
 
 def _evaluation(counts: dict[str, int], raw: bool) -> Evaluation:
     """From hits to shares."""
-    n = counts["n"]
-    hits = {name: counts.pop(name) / n if n else float("nan")
+    hits = {name: counts.pop(name) / counts["n"]
             for name in ("top1", "top5", "raw_top1", "raw_top5")}
     return Evaluation(**counts, top1=hits["top1"], top5=hits["top5"],
                       raw_top1=hits["raw_top1"] if raw else None,

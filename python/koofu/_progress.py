@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import sys
 import threading
 import time
@@ -77,8 +76,9 @@ def _clock(seconds: float) -> str:
 def _on_terminal() -> bool:
     """Whether stderr is a terminal that other threads and processes do not write bars to."""
     try:
+        processes = sys.modules.get("multiprocessing")  # absent: there are no others
         return (sys.stderr.isatty() and threading.current_thread() is threading.main_thread()
-                and multiprocessing.current_process().name == "MainProcess")
+                and (processes is None or processes.current_process().name == "MainProcess"))
     except (AttributeError, ValueError):  # there is no stderr, or it is closed
         return False
 

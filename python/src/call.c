@@ -71,7 +71,7 @@ static int look(slot *s, const char *stage, uint64_t done, uint64_t total) {
   if (now - s->looked < LOOK_EVERY_MS) return 0;
   s->looked = now;
   PyEval_RestoreThread(s->thread);
-  int stop = PyErr_CheckSignals();
+  int stop = PyErr_Occurred() != NULL || PyErr_CheckSignals() != 0;
   if (stop == 0 && stage != NULL) stop = report(s, stage, done, total);
   s->thread = PyEval_SaveThread();
   return stop;
