@@ -590,7 +590,7 @@ class KooFu(
             _log.info("lambda %g and temperature %g are kept, as chosen from %d rows", like.lambda_,
                       like.temperature or 0, like.counts.sum())
         if self.n_components in ("auto", None):
-            kept["n_components"] = like.dim_out if self.n_components else like.dim_in
+            kept["n_components"] = None if self.n_components else like.dim_in
         return {**options, **kept}
 
     def _rows(self, X: Any) -> tuple[AnyArray, Optional[AnyArray]]:

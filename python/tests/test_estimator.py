@@ -182,6 +182,8 @@ def test_what_was_chosen_is_kept_when_rows_are_added(options):
         assert grown.model_.temperature == temperature
     else:  # squared distances shrink as the scatter grows
         assert grown.model_.temperature == pytest.approx(temperature * 496 / 246)
+    wide = copy.deepcopy(first).set_params(n_components=None).partial_fit(X[:9], y[:9])
+    assert wide.n_components_ == 16 and wide.chosen_lambda_ == lambda_
     back = pickle.loads(pickle.dumps(grown))
     assert same(back.partial_fit(X[:2], y[:2]), grown.partial_fit(X[:2], y[:2]))
     assert settings(back)[0] == lambda_
