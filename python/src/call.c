@@ -23,7 +23,6 @@ typedef struct slot {
   int64_t looked;   /* time of the last look, in milliseconds */
   PyObject *report; /* the hook for progress, during a call; NULL: none */
   bool reported;    /* in this call */
-  bool own;         /* the call itself reports progress; the library's reports are not passed on */
   char *notes[MAX_NOTES];
   size_t n_notes;
 } slot;
@@ -64,27 +63,24 @@ static int report(slot *s, const char *stage, uint64_t done, uint64_t total) {
   return answer == NULL ? -1 : 0;
 }
 
-/* Called without the interpreter. Non-zero: an exception is set, and the work must stop. stage
- * NULL: there is nothing to report. */
+/* Called without the interpreter. Non-zero: an exception is set, and the work must stop. */
 static int look(slot *s, const char *stage, uint64_t done, uint64_t total) {
   int64_t now = now_ms();
   if (now - s->looked < LOOK_EVERY_MS) return 0;
   s->looked = now;
   PyEval_RestoreThread(s->thread);
   int stop = PyErr_Occurred() != NULL || PyErr_CheckSignals() != 0;
-  if (stop == 0 && stage != NULL) stop = report(s, stage, done, total);
+  if (stop == 0) stop = report(s, stage, done, total);
   s->thread = PyEval_SaveThread();
   return stop;
 }
 
 static int progress(void *user, const char *what, uint64_t done, uint64_t total) {
-  slot *s = user;
-  return look(s, s->own ? NULL : what, done, total);
+  return look(user, what, done, total);
 }
 
 kf_status call_look(call *c, uint64_t done, uint64_t total) {
-  if (total > 0) c->slot->own = true;
-  return look(c->slot, total > 0 ? "rows" : NULL, done, total) != 0 ? KF_ERR_CANCELLED : KF_OK;
+  return look(c->slot, "rows", done, total) != 0 ? KF_ERR_CANCELLED : KF_OK;
 }
 
 static void note(void *user, const char *message) {
@@ -153,7 +149,7 @@ bool call_begin(call *c, PyObject *module) {
   c->slot->looked = now_ms();
   const hooks *h = PyModule_GetState(module);
   c->slot->report = Py_XNewRef(h->report);
-  c->slot->reported = c->slot->own = false;
+  c->slot->reported = false;
   return true;
 }
 

@@ -45,9 +45,8 @@ bool call_return(call *c, kf_status status);
 /* A whole call with one expression. False: an exception is set. */
 #define CALL(c, module, expression)                                                                \
   (call_begin((c), (module)) && (RUN((c), (expression)), call_end(c)))
-/* To be called between blocks of long work, without the interpreter: `done` of `total` rows, which
- * are shown instead of what the library reports. total 0: not known. KF_ERR_CANCELLED:
- * interrupted. */
+/* To be called between blocks of long work, without the interpreter: `done` of `total` rows.
+ * KF_ERR_CANCELLED: interrupted. */
 kf_status call_look(call *c, uint64_t done, uint64_t total);
 /* Ends the call. False: an exception is set, by the library, an interrupt or earlier code. */
 bool call_end(call *c);

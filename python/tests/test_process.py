@@ -264,8 +264,9 @@ def test_progress_is_shown_where_it_is_wanted():
     assert said(thread, terminal=True) == ""  # several threads would write over each other
     assert said("koofu.configure(progress=True); sys.stderr.close(); sys.stderr = None\n" + work) == ""
     blocks = said("koofu.configure(progress=True)\nkoofu.Gallery.build(X[:5000]).search(X[:40000], 5)")
-    assert " of 40,000" in blocks.split("rows: ")[1]
-    assert set(re.findall(r"(\w+): +\d+ %", blocks.split("rows: ", 1)[1])) == {"rows"}
+    assert set(re.findall(r"(\w+): +\d+ %", blocks)) == {"rows"} and " of 40,000" in blocks
+    pairs = said("koofu.configure(threads=1, progress=True)\nkoofu.Gallery.build(X[:4000]).within(X[:4000], 0.9)")
+    assert "rows: " in pairs and " of 4,000" in pairs
 
 
 def test_progress_goes_to_a_function():
