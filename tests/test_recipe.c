@@ -245,6 +245,7 @@ TEST(keeps_what_an_earlier_model_has) {
   assert_kept((kf_fit_options){.choose_dim = 1, .margin = 0.2});
   assert_kept((kf_fit_options){.reject = 0.9, .priors = KF_PRIORS_TRAINING});
   assert_kept((kf_fit_options){.method = KF_METHOD_PAPER, .criterion = KF_CRITERION_LIKELIHOOD});
+  assert_kept((kf_fit_options){.method = KF_METHOD_PAPER, .centre = KF_CENTRE_MEAN});
   assert_kept((kf_fit_options){.text = text});
   assert_kept((kf_fit_options){.stats_options.normalize = raw, .reject = 0.9});
   assert_kept((kf_fit_options){.stats_options.normalize = raw, .priors = KF_PRIORS_EQUAL});
