@@ -12,10 +12,14 @@ static void say_lambda(cli_run *cli, const kf_fit_report *report, const kf_fit_o
         "classes; lambda is %s its mean eigenvalue%s",
         show_relative(report->lambda, report->mean_eigenvalue).text,
         options->lambda.unit == KF_LAMBDA_AUTO ? ", the default then" : "");
+  else if (!cli->args.fit.lambda && options->like)
+    say(cli, "lambda %s, now %s the mean eigenvalue, kept from %s", show_real(report->lambda).text,
+        show_relative(report->lambda, report->mean_eigenvalue).text, cli->args.fit.like);
   else if (!cli->args.fit.lambda && options->between)
     say(cli, "lambda 0.3x, the default with --between");
   else if (!cli->args.fit.lambda && options->stats)
-    say(cli, "lambda 0.3x, the default for statistics; give rows to choose it");
+    say(cli, "lambda 0.3x, the default for statistics; give rows to choose it, or an earlier model "
+             "to keep its choice (--like)");
   else if (report->mean_eigenvalue > 0)
     say(cli, "lambda %s, which is %s the mean eigenvalue of the scatter within classes",
         show_real(report->lambda).text,
@@ -62,10 +66,12 @@ static int fit_and_save(cli_run *cli, const kf_data *data, const kf_fit_options 
 static int check_options(cli_run *cli, const kf_stats *stats) {
   const cli_args *a = &cli->args;
   int explicitly = a->fit.lambda && strcmp(a->fit.lambda, "auto") == 0;
+  if (explicitly && a->fit.like) return fail_usage(cli, "--lambda auto cannot be used with --like");
   if (explicitly && (stats || a->fit.between))
     return fail_usage(cli, "--lambda auto needs the rows themselves, not statistics");
   if (stats || a->fit.between) TRY(need(cli, "criterion", "the rows themselves, not statistics"));
   int alpha = a->text.path && (!a->text.fuse || strcmp(a->text.fuse, "auto") == 0);
+  if (a->fit.like) TRY(refuse(cli, "criterion one-se", "--like, which keeps lambda"));
   if (a->fit.lambda && !explicitly && !alpha) TRY(need(cli, "criterion", "--lambda auto"));
   if (a->text.path && !a->text.fuse)
     TRY(refuse(cli, "one-se",
@@ -79,6 +85,7 @@ static int run_fit(cli_run *cli) {
   kf_data *data = NULL;
   kf_stats *stats = NULL, *between = NULL;
   kf_text *text = NULL;
+  kf_model *like = NULL;
   double alpha = 0;
   TRY(check_choose_options(cli));
   TRY(read_fit_options(cli, &options, &alpha));
@@ -86,10 +93,12 @@ static int run_fit(cli_run *cli) {
   TRY(take_stats(cli, &stats));
   TRY(check_options(cli, stats));
   if (a->fit.between) TRY(load_stats(cli, a->fit.between, &between));
+  if (a->fit.like) TRY(load_model(cli, a->fit.like, &like));
   if (a->text.path) TRY(load_text(cli, &text));
   if (!stats) TRY(open_data(cli, 0, LABELS_NEEDED, &data));
   TRY(read_groups(cli, data, &options.groups));
   options.text = text;
+  options.like = like;
   options.stats = stats;
   options.between = between;
   return fit_and_save(cli, data, &options);
@@ -109,7 +118,8 @@ static const cli_group own_options = {
             {REAL("reject", fit.reject, "SHARE"),
              .help = "choose the score that this share of known rows reaches, such as 0.95; rows "
                      "below are unknown"},
-            {BETWEEN}, {JSON, .help = "print what was chosen and tried as one JSON object"})};
+            {BETWEEN}, {LIKE},
+            {JSON, .help = "print what was chosen and tried as one JSON object"})};
 
 const cli_command fit_command = {
     .name = "fit",
@@ -151,7 +161,10 @@ const cli_command fit_command = {
         "reach becomes part of the model. 'koofu classify' marks rows that do not reach it as "
         "unknown. It needs all dimensions.\n\n"
         "With --between, S_w is from the input and everything else from another statistics file, "
-        "whose classes are then those of the model.",
+        "whose classes are then those of the model.\n\n"
+        "With --like, nothing that an earlier model has is chosen: lambda (absolute), alpha, "
+        "dimensions, method, priors, temperature and threshold are kept unless given. This suits "
+        "statistics to which rows were added. A model with text needs the same --text.",
     .groups = GROUPS(&own_options, &choose_options, &stats_options, &label_options, &row_options,
                      &strict_options, &only_options),
     .examples =
@@ -163,6 +176,8 @@ const cli_command fit_command = {
                   "koofu fit train.safetensors --text text.safetensors -o model.safetensors"},
                  {"A compact space of 128 dimensions from .npy files",
                   "koofu fit x.npy --labels y.npy --lambda 0.3x --dim 128 -o model.safetensors"},
+                 {"More rows, with what was chosen from the first ones",
+                  "koofu fit all.safetensors --like model.safetensors -o new.safetensors"},
                  {"Another lambda, without reading the data again",
                   "koofu fit s.safetensors --lambda 150 -o model.safetensors"}),
     .run = run_fit,

@@ -31,7 +31,7 @@ typedef struct cli_args {
     const char *checkpoint;
   } stats;
   struct fit_args { /* koofu fit, and choose_options */
-    const char *lambda, *between, *groups;
+    const char *lambda, *between, *groups, *like;
     cli_number dim;
     int centre, method, criterion, priors, one_se;
     cli_number sample, folds;
@@ -217,6 +217,9 @@ extern const char *const text_centre_choices[]; /* kf_centre, from 1 */
 #define BETWEEN                                                                                    \
   INPUT("between", fit.between, "STATS"),                                                          \
       .help = "take the scatter between classes and the class means from these statistics"
+#define LIKE                                                                                       \
+  TEXT("like", fit.like, "MODEL"), /* which the new model may replace */                           \
+      .help = "keep what was chosen for this earlier model, such as one of fewer rows"
 #define ONE_SE                                                                                     \
   FLAG("one-se", fit.one_se),                                                                      \
       .help = "take the largest lambda within one standard error of the best"

@@ -305,8 +305,8 @@ KF_API void kf_fit_report_free(kf_fit_report *report);
 
 /* The regulariser lambda, added to every eigenvalue of S_w. */
 typedef enum kf_lambda_unit {
-  KF_LAMBDA_AUTO = 0,       /* chosen by leave-one-out; from statistics alone, 0.3 times the mean
-                             * eigenvalue of S_w */
+  KF_LAMBDA_AUTO = 0,       /* chosen by leave-one-out; from statistics alone, that of the earlier
+                             * model or 0.3 times the mean eigenvalue of S_w */
   KF_LAMBDA_ABSOLUTE = 1,   /* the paper's units: added to S_w as it is */
   KF_LAMBDA_RELATIVE = 2,   /* times the mean eigenvalue of S_w, trace(S_w) / D */
   KF_LAMBDA_GDA = 3,        /* trace(S_w) / (N - 1) for N rows; `value` is ignored */
@@ -388,22 +388,18 @@ struct kf_fit_options {
   int choose_dim; /* instead of `dim`: the fewest shown to lose less than `margin`
                    * (kf_dim_choice_new, koofu_judge.h) */
   kf_centre centre;
-  kf_metric metric; /* of prototypes, while choosing */
-  /* Fit text and rows together (kf_model_new_fused, koofu_encode.h), choosing lambda and alpha
-   * together. The model is centred on the mean. NULL: rows alone. */
-  const kf_text *text;
-  const double *alpha; /* weight of the prototypes relative to the text; NULL: chosen */
+  kf_metric metric;    /* of prototypes, while choosing */
+  const kf_text *text; /* to fit with the rows, centred (kf_model_new_fused, koofu_encode.h) */
+  const double *alpha; /* weight of the prototypes relative to it; NULL: chosen with lambda */
   kf_stats_options stats_options;
   const kf_stats *stats; /* of the data set, if already computed; NULL: computed */
   /* Take S_b, the class means and the mean from these statistics, and S_w alone from the others;
    * then nothing is chosen by leave-one-out. NULL: the same statistics for all. */
   const kf_stats *between;
-  int one_se; /* choose the largest lambda within one standard error of the best */
-  /* Leave out at most this many rows in turn; 0: as many as the choice needs (koofu_judge.h), at
-   * most 50,000. */
-  uint64_t sample;
-  uint32_t folds; /* of choose_dim; 0: as in kf_dim_options */
-  double margin;  /* accuracy that choose_dim may lose, 0.01 = one point; 0: 0.005 */
+  int one_se;      /* choose the largest lambda within one standard error of the best */
+  uint64_t sample; /* leave out at most this many rows in turn; 0: as in kf_lambda_options */
+  uint32_t folds;  /* of choose_dim; 0: as in kf_dim_options */
+  double margin;   /* accuracy that choose_dim may lose, 0.01 = one point; 0: 0.005 */
   kf_method method;
   kf_criterion criterion;
   /* The group of each row of the data set, [rows]; rows of one group (a video, a scene, a person)
@@ -411,11 +407,14 @@ struct kf_fit_options {
    * that are centred or compared by distance; otherwise KF_ERR_ARG. */
   const uint32_t *groups;
   /* Also choose the threshold of kf_model_knows, which tells rows of unknown classes apart: the
-   * score that this share of the rows left out in turn reaches, such as 0.95. Needs rows and all
-   * dimensions. 0: none. */
-  double reject;
+   * score that this share of the rows left out in turn reaches. Needs rows and all dimensions. */
+  double reject; /* such as 0.95; 0: none */
   kf_priors priors;
-  uint64_t reserved[4];
+  /* An earlier model, such as one of fewer rows: what is not given here is taken from it instead of
+   * chosen. That is lambda (absolute), alpha, dim, method, centre, priors, temperature, threshold.
+   * Its text, if any, must be given again. NULL: none. */
+  const kf_model *like;
+  uint64_t reserved[3];
 };
 
 /* What a fit chose and how good it is, judged on the training rows alone. */

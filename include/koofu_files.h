@@ -204,8 +204,9 @@ KF_API kf_status kf_stats_load(kf_ctx *ctx, const char *path, kf_stats **out);
 KF_API kf_status kf_bytes_new_of_stats(kf_ctx *ctx, const kf_stats *stats, kf_bytes **out);
 KF_API kf_status kf_stats_load_bytes(kf_ctx *ctx, const void *bytes, uint64_t n, kf_stats **out);
 KF_API void kf_stats_free(kf_stats *stats);
-/* kf_fit from statistics alone, without rows to choose by: lambda is 0.3 times the mean eigenvalue
- * unless it is given, and with text alpha must be given. */
+/* kf_fit from statistics alone, without rows to choose by: lambda, and alpha with text, are given
+ * or those of options->like. Otherwise lambda is 0.3 times the mean eigenvalue, and without alpha
+ * text is an error. */
 KF_API kf_status kf_fit_stats(kf_ctx *ctx, const kf_stats *stats, const kf_fit_options *options,
                               kf_model **out);
 

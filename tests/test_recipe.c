@@ -197,6 +197,87 @@ TEST(fits_that_cannot_be) {
   assert_no_fit(test, (kf_fit_options){.centre = KF_CENTRE_MODALITY}, "centre", KF_HINT_NONE);
 }
 
+/* --- like an earlier model -------------------------------------------------------------------- */
+
+static kf_model *fit_of(const kf_data *data, kf_fit_options o) {
+  kf_model *model;
+  assert_ok(ctx, kf_fit(ctx, data, &o, &model, NULL));
+  return model;
+}
+
+/* The model of the same statistics is the same again, to the byte; that of other rows has the same
+ * lambda and all the rest. */
+static void assert_kept(kf_fit_options o) {
+  AUTO(kf_model) *first = fit_of(train, o);
+  kf_stats_options unit = {.normalize = kf_model_normalized(first) ? KF_ON : KF_OFF};
+  AUTO(kf_stats) *all = NULL, *more = NULL;
+  assert_ok(ctx, kf_stats_new_from_data(ctx, train, &unit, &all));
+  kf_fit_options keep = {.like = first, .text = o.text, .stats = all};
+  AUTO(kf_model) *again = fit_of(NULL, keep);
+  assert_int_equal(again->map.dim_out, first->map.dim_out);
+  assert_true(fabs(again->temperature - first->temperature) <= 1e-14 * first->temperature);
+  again->temperature = first->temperature; /* of distances: divided and multiplied again */
+  again->prior = first->prior;
+  assert_ok(ctx, kf_model_save(ctx, first, at("first.safetensors")));
+  assert_ok(ctx, kf_model_save(ctx, again, at("again.safetensors")));
+  assert_same_file(at("first.safetensors"), at("again.safetensors"));
+
+  unit.exponent = kf_stats_exponent(all);
+  unit.fixed_exponent = unit.normalize == KF_OFF;
+  assert_ok(ctx, kf_stats_new_from_data(ctx, test, &unit, &more));
+  assert_ok(ctx, kf_stats_merge(ctx, more, all));
+  keep.stats = more;
+  AUTO(kf_model) *grown = fit_of(NULL, keep);
+  double n = unit.normalize == KF_ON
+                 ? 1
+                 : (double)(kf_stats_rows(more) - CLASSES) / (double)(kf_stats_rows(all) - CLASSES);
+  assert_true(grown->map.lambda == first->map.lambda && grown->map.method == first->map.method);
+  assert_true(grown->map.dim_out == first->map.dim_out && grown->alpha == first->alpha);
+  assert_true(fabs(grown->temperature - n * first->temperature) <= 1e-12 * grown->temperature);
+  assert_true(fabs(grown->reject * sqrt(n) - first->reject) <= 1e-12 * fabs(first->reject));
+  assert_true(grown->reject_share == first->reject_share);
+  assert_int_equal(kf_model_priors(grown), kf_model_priors(first));
+}
+
+TEST(keeps_what_an_earlier_model_has) {
+  const kf_switch raw = KF_OFF;
+  assert_kept((kf_fit_options){0});
+  assert_kept((kf_fit_options){.choose_dim = 1, .margin = 0.2});
+  assert_kept((kf_fit_options){.reject = 0.9, .priors = KF_PRIORS_TRAINING});
+  assert_kept((kf_fit_options){.method = KF_METHOD_PAPER, .criterion = KF_CRITERION_LIKELIHOOD});
+  assert_kept((kf_fit_options){.method = KF_METHOD_PAPER, .centre = KF_CENTRE_MEAN});
+  assert_kept((kf_fit_options){.text = text});
+  assert_kept((kf_fit_options){.stats_options.normalize = raw, .reject = 0.9});
+  assert_kept((kf_fit_options){.stats_options.normalize = raw, .priors = KF_PRIORS_EQUAL});
+}
+
+TEST(refuses_an_earlier_model_of_another_kind) {
+  AUTO(kf_model) *model = fit_of(train, (kf_fit_options){.dim = 5});
+  AUTO(kf_model) *fused = fit_of(train, (kf_fit_options){.text = text});
+  kf_fit_options o = {.like = model};
+  AUTO(kf_model) *from_rows = fit_of(test, o);
+  assert_true(from_rows->map.lambda == model->map.lambda && from_rows->map.dim_out == 5);
+  assert_no_fit(train, (kf_fit_options){.like = model, .text = text}, "no text", KF_HINT_NONE);
+  assert_no_fit(train, (kf_fit_options){.like = fused}, "has a text", KF_HINT_NONE);
+  assert_no_fit(train, (kf_fit_options){.like = model, .method = KF_METHOD_PAPER}, "another method",
+                KF_HINT_NONE);
+  assert_no_fit(train, (kf_fit_options){.like = model, .stats_options.normalize = KF_OFF},
+                "24 columns (unit length), not 24 (raw)", KF_HINT_NONE);
+  /* Another number of dimensions has another temperature, which needs rows. */
+  AUTO(kf_model) *wider = fit_of(NULL, (kf_fit_options){.like = model, .stats = stats, .dim = 6});
+  assert_true(wider->map.lambda == model->map.lambda && wider->temperature == 0);
+
+  /* Rows that are alone in their classes choose nothing. */
+  kf_synth_options world = {.classes = CLASSES, .dim = DIM, .per_class = 1};
+  AUTO(kf_data) *alone = NULL;
+  assert_ok(ctx, kf_synth_open(ctx, &world, &alone));
+  AUTO(kf_model) *rotated = fit_of(alone, (kf_fit_options){0});
+  AUTO(kf_model) *plain = fit_of(NULL, (kf_fit_options){.stats = stats});
+  AUTO(kf_model) *chosen = fit_of(NULL, (kf_fit_options){.stats = stats, .like = rotated});
+  assert_non_null(strstr(logged, "nothing was chosen"));
+  assert_true(chosen->map.lambda == plain->map.lambda && chosen->temperature == 0);
+}
+
 /* The stage "fit" begins with the decomposition of S_w. */
 static int count_decompositions(void *user, const char *what, uint64_t done, uint64_t total) {
   (void)total;

@@ -20,7 +20,10 @@ Made from the docstrings by `make python-api`. The manual is docs/python.md.
 
 def parse(module):
     with open(os.path.join(PACKAGE, module + ".py"), encoding="utf-8") as file:
-        return ast.parse(file.read())
+        source = file.read()
+    tree = ast.parse(source)
+    tree.lines = source.splitlines()
+    return tree
 
 
 def documented(node):
@@ -88,7 +91,30 @@ def text(docstring):
     return "\n".join(out + (["```"] if session else []))
 
 
-def describe_class(node, name):
+def fields(node, tree):
+    """(names, comment) of the members of a class that have a comment "#:" above them, and of its bases."""
+    for base in node.bases:
+        yield from (field for other in tree.body if isinstance(other, ast.ClassDef) and
+                    isinstance(base, ast.Name) and other.name == base.id for field in fields(other, tree))
+    names, comment = [], ""
+    for member in node.body:
+        if not isinstance(member, ast.AnnAssign) or member.target.id.startswith("_"):
+            continue
+        above = member.lineno - 2
+        while tree.lines[above].lstrip().startswith("#:"):
+            above -= 1
+        found = " ".join(line.strip()[2:].strip() for line in tree.lines[above + 1 : member.lineno - 1])
+        if found:
+            if names:
+                yield names, comment
+            names, comment = [], found
+        if comment:
+            names.append(member.target.id)
+    if names:
+        yield names, comment
+
+
+def describe_class(node, name, tree):
     first = next((m for m in node.body if isinstance(m, ast.FunctionDef) and m.name == "__init__"), None)
     made = first is not None and "capsule" not in [a.arg for a in first.args.args]
     errors = any(isinstance(base, ast.Name) and base.id.endswith(("Exception", "Error")) for base in node.bases)
@@ -100,10 +126,14 @@ def describe_class(node, name):
     for method in methods:
         if not documented(method):
             sys.exit(f"python_api.py: {name}.{method.name} has no docstring")
-    values = [m for m in methods if any(isinstance(d, ast.Name) and d.id == "property" for d in m.decorator_list)]
+    values = [m for m in methods if any(isinstance(d, ast.Name) and d.id in ("property", "cached_property")
+                                        for d in m.decorator_list)]
+    known = list(fields(node, tree))
+    for names, comment in known:
+        yield f"- {', '.join(f'`{n}`' for n in names)}: {text(comment)}"
     for value in values:
         yield f"- `{value.name}`: {text(ast.get_docstring(value))}".replace("\n", "\n  ")
-    if values:
+    if values or known:
         yield ""
     for method in methods:
         if method not in values:
@@ -126,7 +156,7 @@ def page():
                 sys.exit(f"python_api.py: {module}.{name} has no docstring")
             node = nodes[name]
             if isinstance(node, ast.ClassDef):
-                yield from describe_class(node, f"{prefix}.{name}")
+                yield from describe_class(node, f"{prefix}.{name}", tree)
             else:
                 yield f"### {prefix}.{name}\n\n```python\n{signature(node, name, False)}\n```\n"
                 yield text(ast.get_docstring(node)) + "\n"

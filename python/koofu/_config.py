@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 from typing import Optional, Union
 
-from koofu import _koofu
+from koofu import _koofu, _progress
+from koofu._progress import Report
 from koofu._types import one_of
 
 _ISAS = {None: 0, "plain": 1, "avx2": 2, "avx512": 3, "amx": 4}
@@ -18,6 +19,7 @@ def configure(
     any_encoder: bool = False,
     device: Optional[str] = None,
     device_plugin: Optional[Union[str, os.PathLike[str]]] = None,
+    progress: Union[bool, Report, None] = None,
 ) -> None:
     """Settings for all later calls in this process. They never change a bit of a result.
 
@@ -28,6 +30,10 @@ def configure(
     :param device: ``"cpu"``, ``"cuda"``, ``"cuda:1"`` or several, ``"cuda:0,cuda:1"``; OSError if
         one is missing. None: the first GPU, where there is one and it is faster.
     :param device_plugin: the file of the plug-in for GPUs; None: searched for.
+    :param progress: True: calls that take longer than a second show a progress bar on stderr, in
+        notebooks as well; False: none does; None: only where stderr is a terminal. Or a function,
+        called with the stage, and how many units of it are done of how many (0: not known), while
+        a call works; an exception that it raises ends the call.
 
     >>> import koofu
     >>> koofu.configure(threads=1)
@@ -37,6 +43,8 @@ def configure(
     """
     if threads is not None and not 1 <= threads <= 1024:
         raise ValueError(f"threads is {threads}; it must be 1 to 1024")
+    if not (progress is None or isinstance(progress, bool) or callable(progress)):
+        raise TypeError(f"progress is {progress!r}; it must be True, False, None or a function")
     _koofu.configure(
         threads or 0,
         one_of(instructions, _ISAS, "instructions"),
@@ -44,6 +52,7 @@ def configure(
         None if device is None else device.encode(),
         None if device_plugin is None else os.fsencode(device_plugin),
     )
+    _progress.configure(progress)
 
 
 def threads() -> int:

@@ -19,22 +19,57 @@ _INTERFACES = ("__arrow_c_stream__", "__arrow_c_array__", "__dlpack__")
 
 def as_rows(X: Rows, what: str = "X") -> Any:
     """Rows for the extension: a numpy array or a capsule."""
-    X = _as_array(X)
+    X = _as_array(X, what)
     return X if isinstance(X, np.ndarray) else _koofu.rows(X, what)
 
 
-def _as_array(X: Rows) -> Any:
-    """An object with rows; copies only lists and tables with several columns."""
+def _is_table(X: Any) -> bool:
+    """Whether X is a table of pandas or polars."""
+    return hasattr(X, "columns") and hasattr(X, "to_numpy")
+
+
+def stack(column: Any, what: str = "X") -> Any:
+    """A column of arrays or lists, as pandas and other engines have them, as a matrix. Returns
+    anything else as it is."""
+    if getattr(column, "dtype", None) != np.dtype(object) or getattr(column, "ndim", 1) != 1:
+        return column
+    rows = [np.asarray(row) for row in column]
+    for i, row in enumerate(rows):
+        if row.ndim != 1 or row.dtype == object:
+            raise TypeError(f"{what}: row {i} is {row.tolist()!r:.60}, not a list of numbers")
+        if len(row) != len(rows[0]):
+            raise ValueError(f"{what}: row 0 has {len(rows[0])} columns, and row {i} has {len(row)}")
+    return np.stack(rows) if rows else np.empty((0, 0), dtype=np.float32)
+
+
+def _as_array(X: Rows, what: str) -> Any:
+    """An object with rows; copies only lists, columns of arrays, and tables with several
+    columns."""
     if isinstance(X, (list, tuple)):
         return np.asarray(X, dtype=np.float64)
-    if hasattr(X, "columns") and hasattr(X, "to_numpy"):  # a table of pandas or polars
-        return X[X.columns[0]] if len(X.columns) == 1 else np.asarray(X.to_numpy())
+    if _is_table(X):
+        X = X[X.columns[0]] if len(X.columns) == 1 else np.asarray(X.to_numpy())
+    X = stack(X, what)
     if isinstance(X, np.ndarray) or any(hasattr(X, name) for name in _INTERFACES):
         return X
     try:
         return memoryview(X)
     except TypeError:
         return np.asarray(X) if hasattr(X, "__array__") else X
+
+
+def as_matrix(X: Rows) -> Any:
+    """Rows for scikit-learn. What it would refuse, but :func:`koofu.fit` takes, becomes a float32
+    matrix: columns of arrays or lists (pandas, polars, pyarrow) and tensors in bfloat16."""
+    column = X[X.columns[0]] if _is_table(X) and len(X.columns) == 1 else X
+    if isinstance(column, np.ndarray):
+        return stack(column)
+    arrays = getattr(column, "ndim", 1) == 2 and "bfloat16" not in str(getattr(column, "dtype", ""))
+    if arrays or not (hasattr(column, "to_numpy") or
+                      any(hasattr(column, name) for name in _INTERFACES)):
+        return X
+    column = stack(column)
+    return column if isinstance(column, np.ndarray) else Data(column).rows()
 
 
 def _paths(value: Any, what: str) -> Optional[list[bytes]]:
@@ -233,7 +268,7 @@ def open_data(X: Rows, y: Labels = None, what: str = "X", **options: Any) -> Dat
 def rows_or_data(X: Rows) -> Any:
     """Rows for the functions of the extension that stream: a capsule or a numpy array."""
     if isinstance(X, np.ndarray):
-        return X
+        return stack(X)
     if isinstance(X, Data):
         return X._capsule
     if _paths(X, "X") is not None:

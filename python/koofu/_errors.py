@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import Any
 
-from koofu import _koofu
+from koofu import _koofu, _progress
 
 _log = logging.getLogger("koofu")
 
@@ -115,4 +115,4 @@ def _note(message: str) -> None:
     _log.info("%s", message)
 
 
-_koofu.set_hooks(_make, _note)
+_koofu.set_hooks(_make, _note, _progress.report)

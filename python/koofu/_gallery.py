@@ -4,27 +4,99 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, NamedTuple, Optional, Union
 
 import numpy as np
 
 from koofu import _koofu
 from koofu._data import DTYPES, Data, count_rows, open_data, rows_or_data
+from koofu._html import cell, table
 from koofu._model import Model
 from koofu._types import F64, I32, I64, AnyArray, Labels, Path, Rows, fs, is_path, one_of
 
 _METRICS = {None: 0, "cosine": 1, "euclidean": 2, "inner": 3}
 _MAX_K = 1024
+_SHOWN = 10  # queries, and answers of each, in a notebook
 
 
-class Hits(NamedTuple):
-    """Answers of a search, best first."""
-
+class _Answers(NamedTuple):
     #: Row numbers of the gallery, ``(n, k)``.
     rows: I64
     #: Cosines, inner products or Euclidean distances, ``(n, k)``.
     scores: F64
+
+
+class Hits(_Answers):
+    """Answers of a search, best first: ``rows, scores = hits``, and what the gallery says of these
+    rows, for which they keep it in memory."""
+
+    # The gallery as it was searched, and what is known of it.
+    _gallery: Optional[tuple[Any, tuple[Any, ...]]] = None
+
+    @classmethod
+    def _of(cls, rows: I64, scores: F64, gallery: Any) -> Hits:
+        hits = cls(rows, scores)
+        hits._gallery = gallery
+        return hits
+
+    def _part(self, at: slice) -> Hits:
+        """Some of the answers, with what is known of them already."""
+        part = Hits._of(self.rows[at], self.scores[at], self._gallery)
+        for name in self.__dict__.keys() & {"labels", "ids"}:
+            all_of_them = self.__dict__[name]
+            part.__dict__[name] = None if all_of_them is None else all_of_them[at]
+        return part
+
+    @cached_property
+    def labels(self) -> Optional[AnyArray]:
+        """The class of each answer, ``(n, k)``: its name, or its number if classes have no names.
+        None for answers without a label; None at all if the gallery has no labels."""
+        if self._gallery is None or not self._gallery[1][6]:
+            return None
+        capsule, info = self._gallery
+        numbers = np.empty(info[0], dtype=np.int32)
+        _koofu.gallery_labels(capsule, numbers)
+        names = range(info[7]) if info[8] is None else info[8]
+        return np.array([*names, None], dtype=object)[numbers[self.rows]]
+
+    @cached_property
+    def ids(self) -> Optional[AnyArray]:
+        """The id of each answer, ``(n, k)``; None if the gallery has no ids."""
+        if self._gallery is None or _koofu.gallery_id(self._gallery[0], 0) is None:
+            return None
+        rows, at = np.unique(self.rows, return_inverse=True)
+        ids = [_koofu.gallery_id(self._gallery[0], row) for row in rows.tolist()]
+        return np.array(ids, dtype=object)[at].reshape(self.rows.shape)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _hits_again, (self.rows, self.scores, self.labels, self.ids)
+
+    def _repr_html_(self) -> str:
+        """For notebooks."""
+        first = self._part(slice(_SHOWN))
+        rows = np.atleast_2d(first.rows)[:, :_SHOWN]
+        parts = [None if part is None else np.atleast_2d(part)
+                 for part in (first.labels, first.ids, first.scores)]
+
+        def answer(i: int, j: int) -> str:
+            label, name, score = (None if part is None else part[i, j] for part in parts)
+            name = f"row {rows[i, j]:,}" if name is None else cell(name)
+            return (name if label is None else f"{cell(label)}, {name}") + f": {score:.4f}"
+
+        n, k = np.atleast_2d(self.rows).shape
+        table_rows = [[i, *(answer(i, j) for j in range(rows.shape[1]))] for i in range(len(rows))]
+        return table("koofu.Hits", table_rows, ["query", *range(1, rows.shape[1] + 1)],
+                     f"queries: {n:,}; answers of each: {k:,}")
+
+
+def _hits_again(rows: I64, scores: F64, labels: Optional[AnyArray],
+                ids: Optional[AnyArray]) -> Hits:
+    """Unpickles answers, without their gallery."""
+    hits = Hits(rows, scores)
+    hits.__dict__.update(labels=labels, ids=ids)
+    return hits
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,6 +114,7 @@ class Ranges:
     rows: I64
     #: Cosines, inner products or Euclidean distances.
     scores: F64
+    _hits: Hits = field(repr=False)  # all of them
 
     def __len__(self) -> int:
         """The number of queries."""
@@ -53,7 +126,17 @@ class Ranges:
         if not -n <= query < n:
             raise IndexError(f"query {query} of {n}")
         at = slice(*self.indptr[query % n : query % n + 2].tolist())
-        return Hits(self.rows[at], self.scores[at])
+        return self._hits._part(at)
+
+    @property
+    def labels(self) -> Optional[AnyArray]:
+        """The class of each answer, as in :class:`koofu.Hits`."""
+        return self._hits.labels
+
+    @property
+    def ids(self) -> Optional[AnyArray]:
+        """The id of each answer, as in :class:`koofu.Hits`."""
+        return self._hits.ids
 
     def __iter__(self) -> Iterator[Hits]:
         """Iterates over the answers of each query."""
@@ -418,7 +501,7 @@ class Gallery:
         out = self._outputs(count_rows(rows), _check_k(k), np.int64)
         _koofu.gallery_search(capsule, rows, k, _check_left_out(leave_out, rows),
                               _check_mean(text_mean, info[1]), _check_filter(only, capsule), *out)
-        return Hits(*out)
+        return Hits._of(*out, (capsule, info))
 
     def itself(self, k: int = 10, *, first: int = 0, n: Optional[int] = None) -> Hits:
         """For each of the rows ``first`` to ``first + n - 1`` of the gallery, the k nearest
@@ -427,7 +510,7 @@ class Gallery:
         count = _check_stretch(first, n, info[0])
         out = self._outputs(count, _check_k(k), np.int64)
         _koofu.gallery_itself(capsule, first, count, k, *out)
-        return Hits(*out)
+        return Hits._of(*out, (capsule, info))
 
     def within(self, X: Rows, limit: float, *, leave_out: Optional[AnyArray] = None,
                text_mean: Optional[F64] = None, only: Optional[Filter] = None) -> Ranges:
@@ -449,7 +532,7 @@ class Gallery:
         return _ranges(_koofu.gallery_within(capsule, rows, _check_limit(limit),
                                              _check_left_out(leave_out, rows),
                                              _check_mean(text_mean, info[1]),
-                                             _check_filter(only, capsule)))
+                                             _check_filter(only, capsule)), (capsule, info))
 
     def within_itself(self, limit: float, *, first: int = 0, n: Optional[int] = None,
                       only: Optional[Filter] = None) -> Ranges:
@@ -461,7 +544,7 @@ class Gallery:
         capsule, info = self._now
         count = _check_stretch(first, n, info[0])
         return _ranges(_koofu.gallery_within_itself(capsule, first, count, _check_limit(limit),
-                                                    _check_filter(only, capsule)))
+                                                    _check_filter(only, capsule)), (capsule, info))
 
     def unique(self, limit: float) -> Unique:
         """Groups of near-duplicates: rows within ``limit`` of each other (as in :meth:`within`) are
@@ -514,9 +597,9 @@ class Gallery:
         return f"<koofu.Gallery: {len(self)} rows of {self.dim} columns, {self.metric}>"
 
 
-def _ranges(made: tuple[bytearray, bytearray, bytearray]) -> Ranges:
-    return Ranges(np.frombuffer(made[0], np.int64), np.frombuffer(made[1], np.int64),
-                  np.frombuffer(made[2], np.float64))
+def _ranges(made: tuple[bytearray, bytearray, bytearray], gallery: Any) -> Ranges:
+    rows, scores = np.frombuffer(made[1], np.int64), np.frombuffer(made[2], np.float64)
+    return Ranges(np.frombuffer(made[0], np.int64), rows, scores, Hits._of(rows, scores, gallery))
 
 
 def _strings(values: Iterable[str], what: str) -> list[str]:

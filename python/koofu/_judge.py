@@ -11,6 +11,7 @@ import numpy as np
 from koofu import _koofu
 from koofu._data import open_data
 from koofu._gallery import Gallery
+from koofu._html import percent, table
 from koofu._labels import check_names
 from koofu._model import CENTRES, METHODS, METRICS, PARTS, PRIORS, Model, lambda_options
 from koofu._stats import Stats
@@ -51,31 +52,42 @@ class Evaluation:
     bad: int
     excluded: int
     absent_classes: int
-    #: Hits among n in the model's space and, with ``raw``, in the original space.
-    top1: int
-    top5: int
-    raw_top1: int
-    raw_top5: int
-
-    @property
-    def accuracy(self) -> float:
-        """The share of rows whose class is first."""
-        return self.top1 / self.n
-
-    @property
-    def top5_accuracy(self) -> float:
-        """The share of rows whose class is among the first five."""
-        return self.top5 / self.n
-
-    @property
-    def raw_accuracy(self) -> float:
-        """:attr:`accuracy` in the original space."""
-        return self.raw_top1 / self.n
+    #: The share of the n rows whose class is first, and among the first five.
+    top1: float
+    top5: float
+    #: The same in the original space; None if that was not judged.
+    raw_top1: Optional[float]
+    raw_top5: Optional[float]
 
     @property
     def interval(self) -> tuple[float, float]:
-        """The 95 % interval of the accuracy."""
-        return interval95(self.top1, self.n)
+        """The 95 % interval of ``top1``."""
+        return self._interval(self.top1)
+
+    def _interval(self, share: float) -> tuple[float, float]:
+        return interval95(round(share * self.n), self.n)
+
+    def _repr_html_(self) -> str:
+        """For notebooks."""
+        mapped = "" if self.raw_top1 is None else "Koo-Fu"
+        spaces = [("raw", self.raw_top1, self.raw_top5), (mapped, self.top1, self.top5)]
+        rows = [[space] + [f"{percent(share)} [{100 * low:.2f}, {100 * high:.2f}]"
+                           for share in (top1, top5) for low, high in [self._interval(share)]]
+                for space, top1, top5 in spaces if top1 is not None and top5 is not None]
+        left_out = ", ".join(f"{count:,} {why}" for count, why in (
+            (self.unlabelled, "without a label"), (self.absent, "of classes that the model lacks"),
+            (self.bad, "zero or bad"), (self.excluded, "without an entry in the truth")) if count)
+        note = f"{self.n:,} rows" + (f"; left out: {left_out}" if left_out else "")
+        return table("koofu.Evaluation", rows, ("", "top-1 [95 %]", "top-5 [95 %]"), note)
+
+
+def _evaluation(counts: dict[str, int], raw: bool) -> Evaluation:
+    """From hits to shares."""
+    hits = {name: counts.pop(name) / counts["n"]
+            for name in ("top1", "top5", "raw_top1", "raw_top5")}
+    return Evaluation(**counts, top1=hits["top1"], top5=hits["top5"],
+                      raw_top1=hits["raw_top1"] if raw else None,
+                      raw_top5=hits["raw_top5"] if raw else None)
 
 
 def interval95(hits: int, n: int) -> tuple[float, float]:
@@ -128,7 +140,7 @@ def evaluate(
     >>> import numpy as np, koofu
     >>> y = np.arange(200) % 4
     >>> X = np.random.default_rng(0).normal(size=(200, 16)) + 4 * np.eye(4, 16)[y]
-    >>> koofu.evaluate(koofu.fit(X[:100], y[:100]), X[100:], y[100:]).accuracy > 0.9
+    >>> koofu.evaluate(koofu.fit(X[:100], y[:100]), X[100:], y[100:]).top1 > 0.9
     True
     """
     options: dict[str, Any] = {"classes": classes, "zero_rows": zero_rows,
@@ -138,15 +150,15 @@ def evaluate(
         chosen = k if k is not None else model.k or min(15, max(1, len(model) - 1))
         counts = _koofu.gallery_evaluate(model._capsule, data, chosen, int(weighted), 0.0,
                                          _truth(truth), _class_set(only))
-        return Evaluation(**counts)
+        return _evaluation(counts, False)
     data = open_data(X, y, **options)._capsule
     numbers = {
         "metric": one_of(metric, METRICS, "metric"),
         "include_raw": 1 if raw else 2,
         "part": one_of(part, PARTS, "part"),
     }
-    return Evaluation(**_koofu.evaluate(model._capsule, data, numbers, _truth(truth),
-                                        _class_set(only)))
+    return _evaluation(_koofu.evaluate(model._capsule, data, numbers, _truth(truth),
+                                       _class_set(only)), raw)
 
 
 @dataclass(frozen=True)
@@ -224,7 +236,7 @@ def sweep(
 
     Returns columns for ``pandas.DataFrame`` or ``polars.DataFrame``: ``kind``
     (``"prototypes"``, ``"neighbours"``, ``"text"``, ``"fused"``), ``raw``, ``lambda``,
-    ``relative``, ``dim``, ``k``, ``metric``, ``alpha``, ``n``, ``top1``, ``top5``, ``accuracy``.
+    ``relative``, ``dim``, ``k``, ``metric``, ``alpha``, ``n``, ``top1``, ``top5`` (shares of n).
 
     :param X, y, options: as in :class:`koofu.Data`.
     :param test: test rows: a :class:`koofu.Data`, a path, or ``(X, y)``; None: folds of X.
@@ -271,9 +283,10 @@ def sweep(
         None if text is None else text._capsule, steps, _numbers(dims, "dims"), _numbers(k, "k"),
         spaces,
     )
-    table = {name: np.array([cell[i] for cell in cells]) for i, name in enumerate(_CELLS)}
-    table["accuracy"] = table["top1"] / np.maximum(table["n"], 1)
-    return table
+    columns = {name: np.array([cell[i] for cell in cells]) for i, name in enumerate(_CELLS)}
+    for name in ("top1", "top5"):
+        columns[name] = columns[name] / np.maximum(columns["n"], 1)
+    return columns
 
 
 def _test_rows(test: Any) -> Any:
@@ -317,7 +330,8 @@ def report(
     """Writes one HTML page about training rows and their model, choosing settings that are not
     given.
 
-    The page is self-contained and has no scripts. Returns the main figures.
+    The page is self-contained and has no scripts. Returns the main figures; those of the test rows
+    are shares of ``test_n``, None without test rows.
 
     :param X, y, options: training rows, as in :class:`koofu.Data`.
     :param test: test rows: a :class:`koofu.Data`, a path, or ``(X, y)``; None: folds of X.
@@ -340,4 +354,6 @@ def report(
         None if model is None else model._capsule, None if text is None else text._capsule,
         _numbers(dims, "dims"), _numbers(k, "k"), _numbers(shots, "shots"),
     )
+    for name in ("test_top1", "test_top5", "test_raw_top1"):
+        result[name] = result[name] / result["test_n"] if result["test_n"] else None
     return result

@@ -10,6 +10,7 @@ import numpy as np
 
 from koofu import _koofu
 from koofu._data import DTYPES, count_rows, open_data, rows_or_data
+from koofu._html import percent, table
 from koofu._stats import Stats, stats_options
 from koofu._types import F32, F64, I32, I64, AnyArray, Labels, Path, Rows, fs, one_of
 
@@ -21,6 +22,7 @@ CENTRES = {None: 0, "none": 1, "mean": 2}
 METHODS = {None: 0, "shrunk": 1, "paper": 2}
 CRITERIA = {None: 0, "likelihood": 1, "accuracy": 2}
 PRIORS = {None: 0, "equal": 1, "training": 2}
+_SHOWN = 6  # class names in a notebook
 PARTS = {None: 0, "images": 1, "text": 2, "fused": 3}
 
 
@@ -110,6 +112,7 @@ def fit(
     alpha: Optional[float] = None,
     stats: Optional[Stats] = None,
     between: Optional[Stats] = None,
+    like: Optional[Model] = None,
     groups: Any = None,
     one_se: bool = False,
     sample: Optional[int] = None,
@@ -126,8 +129,8 @@ def fit(
     The model has the same bytes as that of ``koofu fit`` on the command line.
 
     :param X: rows: a 2-D array (not copied), a path (read in C), a :class:`koofu.Data`, or
-        :class:`koofu.Stats`, from which nothing can be chosen: then lambda is ``"0.3x"`` unless
-        given.
+        :class:`koofu.Stats`, from which nothing can be chosen: then lambda is that of ``like``, or
+        ``"0.3x"``, unless given.
     :param y, classes, zero_rows, unlabelled, unknown: as in :class:`koofu.Data`.
     :param lambda_: the regulariser: ``"auto"`` (by leave-one-out), ``"0.3x"`` (times the mean
         eigenvalue), ``"gda"``, ``"ledoit-wolf"``, or a number in absolute units.
@@ -144,6 +147,9 @@ def fit(
     :param alpha: the weight of prototypes relative to the text; None: chosen.
     :param stats: the statistics of X, if already computed.
     :param between: take class means from these statistics instead.
+    :param like: an earlier model, such as one of fewer rows: settings that are not given are taken
+        from it, not chosen: lambda (absolute), alpha, dimensions, method, centre, priors,
+        temperature and threshold. If it has text, ``text`` must be given again.
     :param groups: a group for each row; rows of one group are left out together.
     :param one_se: choose the largest lambda within one standard error of the best.
     :param sample: leave out at most this many rows in turn.
@@ -184,6 +190,7 @@ def fit(
     words = None if text is None else text._capsule
     weight = None if alpha is None else float(alpha)
     means = None if between is None else between._capsule
+    earlier = None if like is None else like._capsule
     if isinstance(X, Stats):
         if y is not None:
             raise ValueError("X is a Stats, which has its own labels; y must be None")
@@ -192,7 +199,8 @@ def fit(
         if stats is not None:
             raise ValueError("X is a Stats already; stats must be None")
         options.pop("normalize")
-        capsule, _ = _koofu.fit(None, options, words, weight, X._capsule, means, None)
+        capsule, _ = _koofu.fit(None, options, words, weight, X._capsule, means, None,
+                                 earlier)
         return Model(capsule)
     data = open_data(X, y, classes=classes, zero_rows=zero_rows, unlabelled=unlabelled,
                      unknown=unknown)
@@ -200,7 +208,7 @@ def fit(
     if stats is not None:
         options.pop("normalize")
     capsule, chosen = _koofu.fit(data._capsule, options, words, weight, sums, means,
-                                 take_groups(groups, len(data)))
+                                 take_groups(groups, len(data)), earlier)
     return Model(capsule, None if chosen is None else FitReport(**chosen))
 
 
@@ -584,6 +592,26 @@ class Model:
     def __repr__(self) -> str:
         return (f"<koofu.Model: {self.dim_in} to {self.dim_out} dimensions, "
                 f"{self.n_classes} classes, lambda {self.lambda_:.4g}>")
+
+    def _repr_html_(self) -> str:
+        """For notebooks."""
+        names = self.class_names or []
+        some = ", ".join(names[:_SHOWN]) + (", …" if len(names) > _SHOWN else "")
+        relative = self.lambda_ / self.mean_eigenvalue if self.mean_eigenvalue > 0 else 0.0
+        rows: list[tuple[str, object]] = [
+            ("dimensions", f"{self.dim_in:,} to {self.dim_out:,}"),
+            ("classes", f"{self.n_classes:,}" + (f": {some}" if some else "")),
+            ("training rows", int(self.counts.sum())),
+            ("lambda", f"{self.lambda_:.4g}, {relative:.3g}x the mean eigenvalue"),
+            ("temperature", self.temperature),
+            ("leave-one-out accuracy", None if self.fit_report is None else
+             self.fit_report.accuracy and percent(self.fit_report.accuracy)),
+            ("unknown below" if self.normalized else "unknown above", self.reject),
+            ("weight of class means beside the text", self.alpha),
+            ("method", None if self.method == "shrunk" else self.method),
+            ("encoder", self.encoder),
+        ]
+        return table("koofu.Model", [row for row in rows if row[1] is not None])
 
 
 def _unpickle(data: bytes, report: Optional[FitReport]) -> Model:

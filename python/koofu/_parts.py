@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, Optional
 import numpy as np
 
 from koofu import _koofu
-from koofu._data import Data
+from koofu._data import Data, stack
 from koofu._labels import take_labels
 from koofu._model import Model, fit
 from koofu._stats import Stats
@@ -32,16 +32,9 @@ class PartLabels(NamedTuple):
     names: Optional[list[str]]
 
 
-def as_matrix(X: Any) -> Any:
-    """Rows as a matrix; stacks an array of arrays, as engines return for columns of lists."""
-    if isinstance(X, np.ndarray) and X.dtype == object:
-        return np.stack([np.asarray(row) for row in X]) if len(X) else np.empty((0, 0), "f4")
-    return X
-
-
 def largest_value(X: Rows) -> float:
     """The largest absolute value of a part."""
-    array = np.asarray(as_matrix(X))
+    array = np.asarray(stack(X))
     return float(np.abs(array).max()) if array.size else 0.0
 
 
@@ -54,7 +47,7 @@ def count_part(
     X: Rows, y: Labels, normalize: bool, exponent: Optional[int], zero_rows: str
 ) -> tuple[Optional[Stats], PartLabels]:
     """The statistics of a part (None without rows) and its labels."""
-    X = as_matrix(X)
+    X = stack(X)
     n = len(X)
     codes, names, _ = take_labels(y, n, None, False, False)
     if n == 0:
@@ -86,7 +79,7 @@ class _Fetcher:
             if i in self.kept:
                 self.kept.move_to_end(i)
                 return self.kept[i]
-            rows = np.asarray(as_matrix(self.fetch(i)))
+            rows = np.asarray(stack(self.fetch(i)))
             size = int(self.starts[i + 1] - self.starts[i])
             if rows.shape != (size, self.dim):
                 raise ValueError(f"part {i} has changed: its shape was {(size, self.dim)}, and is "

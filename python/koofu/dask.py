@@ -65,7 +65,7 @@ def fit(
     :param y: labels: a Dask array or series partitioned like X, of class numbers or strings.
     :param choose: choose settings that are not given from the rows, as :func:`koofu.fit` does.
         False: from the statistics alone, without fetching a row: lambda is ``"0.3x"`` unless given,
-        and there is no temperature.
+        and there is no temperature, or both are those of an earlier model (``like``).
     :param split_every: the number of statistics added at a time.
     :param options: those of :func:`koofu.fit`: ``lambda_``, ``n_components``, ``text`` and so on.
     """

@@ -5,6 +5,7 @@ This is the only module of the package that imports scikit-learn.
 
 from __future__ import annotations
 
+import logging
 import warnings
 from collections.abc import Mapping
 from typing import Any, Optional, Union
@@ -19,12 +20,13 @@ from sklearn.base import (
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.multiclass import check_classification_targets
 
-from koofu._data import Data
+from koofu._data import Data, as_matrix
 from koofu._model import Model
 from koofu._model import fit as fit_model
 from koofu._stats import Stats
 from koofu._text import Text
-from koofu._types import F32, F64, I32, AnyArray, Path, one_of
+from koofu._types import F32, F64, I32, I64, AnyArray, Path, one_of
+from koofu._weights import repeated, stats_of_weighted, whole_weights
 
 try:
     from sklearn.utils.validation import validate_data
@@ -45,6 +47,8 @@ _SPARE_CLASSES = 1024
 
 # The temperature of cosines where none was chosen by leaving rows out (docs/python.md).
 _TEMPERATURE = 16.0
+
+_log = logging.getLogger("koofu")
 
 # Without normalising, values of later batches may be larger by this power of two.
 _HEADROOM = 4
@@ -86,10 +90,6 @@ class _Classes:
         codes = y if self.numbers else np.searchsorted(self.labels, y)
         return np.ascontiguousarray(codes, dtype=np.int32)
 
-    def known(self, y: AnyArray) -> bool:
-        """Whether all labels of y are among these."""
-        return bool(np.isin(y, self.labels).all())
-
     def positions(self, n_classes: int, names: Optional[list[str]]) -> AnyArray:
         """The class number of each label in a model with these classes; -1: not in it."""
         if self.names is None or names is None:
@@ -102,6 +102,20 @@ class _Classes:
         if self.numbers != other.numbers:
             raise ValueError("class numbers and other labels cannot be merged")
         return _Classes(np.union1d(self.labels, other.labels), self.numbers)
+
+
+def _chosen_by(model: Model) -> Optional[Model]:
+    """The model, if rows could be left out to choose its settings."""
+    assert model.fit_report is not None
+    return None if model.fit_report.by_all_rows else model
+
+
+def _of_most_rows(models: list[Optional[Model]]) -> Optional[Model]:
+    """The model of the most rows, whatever the order of the models; None: there is none."""
+    known = [model for model in models if model is not None]
+    most = max((model.counts.sum() for model in known), default=0)
+    return max((model for model in known if model.counts.sum() == most), key=Model.to_bytes,
+               default=None)
 
 
 def _text_of(text: Any, labels: _Classes) -> tuple[Text, _Classes]:
@@ -134,9 +148,11 @@ class KooFu(
     (``partial_fit``), merges (``+``), chooses its regulariser by exact leave-one-out, and can use
     embeddings of the class names (``text``).
 
-    ``fit`` chooses ``lambda_`` and all else that is ``"auto"`` from the rows. ``partial_fit``,
-    ``merge`` and ``+`` keep statistics, not rows; for them ``"auto"`` is 0.3 times the mean
-    eigenvalue of the scatter within classes.
+    ``fit`` chooses ``lambda_``, the temperature and all else that is ``"auto"`` from the rows.
+    ``partial_fit``, ``merge`` and ``+`` add to statistics, which have no rows to choose from: they
+    keep what was chosen, until ``choose`` or ``fit`` chooses again. If nothing was,
+    ``lambda_="auto"`` is 0.3 times the mean eigenvalue of the scatter within classes, with a
+    warning.
 
     :param lambda_: the regulariser: ``"auto"``; a number, in units of the scatter matrix;
         ``"0.3x"``, relative to its mean eigenvalue; ``"gda"`` or ``"ledoit-wolf"``.
@@ -172,8 +188,8 @@ class KooFu(
     >>> estimator = koofu.KooFu().fit(X, y)
     >>> estimator.predict(X[:2]).tolist(), estimator.transform(X).shape
     (['cat', 'cat'], (40, 8))
-    >>> batches = koofu.KooFu().partial_fit(X[:30], y[:30]).partial_fit(X[30:], y[30:])
-    >>> parts = [koofu.KooFu().fit(X[i::2], y[i::2]) for i in range(2)]
+    >>> batches = koofu.KooFu("1x").partial_fit(X[:30], y[:30]).partial_fit(X[30:], y[30:])
+    >>> parts = [koofu.KooFu("1x").partial_fit(X[i::2], y[i::2]) for i in range(2)]
     >>> batches.model_ == sum(parts).model_ == (parts[1] + parts[0]).model_
     True
     """
@@ -182,6 +198,7 @@ class KooFu(
     n_features_in_: int
     _stats: Optional[Stats]
     _model: Optional[Model]
+    _chosen: Optional[Model]  # the model whose settings were chosen from rows
     _labels: _Classes
     _closed: bool  # no new labels are allowed
 
@@ -210,31 +227,58 @@ class KooFu(
 
     # --- fitting ----------------------------------------------------------------------------------
 
-    def fit(self, X: Any, y: Any) -> KooFu:
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> KooFu:
         """Fits to rows and labels, choosing all that is ``"auto"``.
 
-        :param X: rows, [n_samples, n_features]; float16, float32 and float64 are not copied.
+        :param X: rows, [n_samples, n_features]: what scikit-learn takes, and columns of arrays
+            (pandas, polars, pyarrow) and bfloat16 tensors, which become float32; float16, float32
+            and float64 arrays are not copied.
         :param y: labels of any kind.
+        :param sample_weight: a whole number for each row: how often it counts. The result is the
+            same, to the bit, as with repeated rows, which are not made.
         """
-        X, y = self._check(X, y, reset=True)
+        X, y, weights = self._check(X, y, sample_weight, reset=True)
         classes = self._check_classes(np.unique(y))
         self._closed = False
-        data = self._data(X, y, classes)
-        stats = Stats.of(data, normalize=self.normalize)
+        data = self._data(X, y, weights, classes)
+        stats = self._sums(X, y, weights, classes)
         options, classes = self._options(classes)
-        self._take(stats, fit_model(data, stats=stats, **options), classes)
+        model = fit_model(data, stats=stats, **options)
+        self._take(stats, model, classes)
+        self._chosen = _chosen_by(model)
         return self
 
-    def partial_fit(self, X: Any, y: Any, classes: Any = None) -> KooFu:
+    def choose(self, X: Any, y: Any, sample_weight: Any = None) -> KooFu:
+        """Chooses ``lambda_``, the temperature and all else that is ``"auto"`` again, as ``fit``
+        does, from these rows, and keeps it for the rows added so far.
+
+        :param X, y: all rows added so far, or a good sample of them: some thousand are enough. They
+            are not added.
+        :param sample_weight: as in ``fit``.
+        """
+        stats = self.stats_
+        X, y, weights = self._check(X, y, sample_weight, reset=False)
+        new = np.setdiff1d(y, self.classes_)
+        if len(new):
+            raise ValueError(f"y holds {new!r}, of which no row was added")
+        options, labels = self._options(self._labels)
+        data = self._data(X, y, weights, self._labels)
+        model = fit_model(data, normalize=self.normalize, **options)
+        self._take(stats, None, labels)
+        self._chosen = _chosen_by(model)
+        return self
+
+    def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> KooFu:
         """Adds rows to those of earlier calls and of ``fit``, exactly: batches may have any order
         and size.
 
-        The model is computed when it is next used.
+        The model is computed when it is next used, with what was chosen by ``fit`` or ``choose``.
 
         :param classes: in the first call, all labels there will be; None: each call may add labels.
+        :param sample_weight: as in ``fit``.
         """
         first = not hasattr(self, "_labels")
-        X, y = self._check(X, y, reset=first)
+        X, y, weights = self._check(X, y, sample_weight, reset=first)
         if not first and self._stats is None:
             raise ValueError("a loaded model has no statistics to add rows to")
         labels = np.unique(y)
@@ -254,13 +298,16 @@ class KooFu(
         if self._closed and not first and len(all_labels.labels) > len(self.classes_):
             new = np.setdiff1d(labels, self.classes_)
             raise ValueError(f"y holds {new!r}, which is not in classes")
-        stats = self._batch(X, y, all_labels, first)
+        stats = self._batch(X, y, weights, all_labels, first)
+        if first:
+            self._chosen = None
         self._take(stats if first or self._stats is None else self._stats + stats, None, all_labels)
         return self
 
     def merge(self, *others: KooFu) -> KooFu:
-        """Adds the rows of other fitted estimators, exactly and in any order."""
-        stats, labels = self.stats_, self._labels
+        """Adds the rows of other fitted estimators, exactly and in any order. Of what they chose,
+        that from the most rows is kept."""
+        stats, labels, chosen = self.stats_, self._labels, [self._chosen]
         for other in others:
             if not isinstance(other, KooFu):
                 raise TypeError(f"cannot merge a KooFu and a {type(other).__name__}")
@@ -270,8 +317,10 @@ class KooFu(
                 )
             labels = labels.union(other._labels)
             stats = stats + other.stats_
+            chosen.append(other._chosen)
         self._closed = False
         self._take(stats, None, labels)
+        self._chosen = _of_most_rows(chosen)
         return self
 
     def __add__(self, other: object) -> KooFu:
@@ -281,7 +330,7 @@ class KooFu(
         both.n_features_in_ = self.n_features_in_
         if hasattr(self, "feature_names_in_"):
             both.feature_names_in_ = self.feature_names_in_
-        both._stats, both._labels = self.stats_, self._labels
+        both._stats, both._labels, both._chosen = self.stats_, self._labels, self._chosen
         return both.merge(other)
 
     def __radd__(self, other: object) -> KooFu:
@@ -323,8 +372,8 @@ class KooFu(
 
     def predict_proba(self, X: Any) -> F64:
         """The probability of each class, [n_samples, n_classes]: the softmax of the scores times a
-        temperature, which ``fit`` chooses by leaving rows out. After ``partial_fit`` or ``merge``
-        it is 16 for cosines, and that of LDA for distances."""
+        temperature, which ``fit`` or ``choose`` chooses by leaving rows out. If neither did, it is
+        16 for cosines, and that of LDA for distances."""
         X, zero = self._rows(X)
         table = self.model_.probabilities(
             X, metric=self.metric, temperature=self._fallback_temperature())
@@ -359,6 +408,7 @@ class KooFu(
         else:
             labels = _Classes(np.arange(model.n_classes), True)
         out._take(None, model, labels)
+        out._chosen = None
         return out
 
     # --- what was fitted --------------------------------------------------------------------------
@@ -370,7 +420,8 @@ class KooFu(
         if self._model is None:
             self._check_classes(self._labels.labels)
             options, labels = self._options(self._labels)
-            self._take(self._stats, fit_model(self._stats, **options), labels)
+            model = fit_model(self._stats, **self._kept(options))
+            self._take(self._stats, model, labels)
         assert self._model is not None
         return self._model
 
@@ -451,16 +502,22 @@ class KooFu(
                 "'partial_fit' before using it."
             )
 
-    def _check(self, X: Any, y: Any, reset: bool) -> tuple[AnyArray, AnyArray]:
+    def _check(self, X: Any, y: Any, sample_weight: Any,
+               reset: bool) -> tuple[AnyArray, AnyArray, Optional[I64]]:
+        """Rows, labels and weights; rows of weight 0 are left out. No weights: all are 1."""
         one_of(self.zero_rows, _ZERO_ROWS, "zero_rows")
-        X, y = validate_data(self, X, y, dtype=_FLOATS, reset=reset)
+        X, y = validate_data(self, as_matrix(X), y, dtype=_FLOATS, reset=reset)
         with warnings.catch_warnings():  # few rows per class are fine here
             warnings.simplefilter("ignore", UserWarning)
             check_classification_targets(y)
         if self.normalize and X.shape[1] == 1:
             raise ValueError("X has n_features = 1; scaling to unit length would leave only "
                              "the sign; normalize=False keeps the lengths")
-        return X, np.asarray(y)
+        y, weights = np.asarray(y), whole_weights(sample_weight, len(X))
+        if weights is None or weights.all():
+            return X, y, weights
+        there = weights > 0
+        return X[there], y[there], weights[there]
 
     def _check_classes(self, labels: AnyArray) -> _Classes:
         if len(labels) < 2:
@@ -468,20 +525,34 @@ class KooFu(
                              f"{labels[0]!r}")
         return _Classes(labels)
 
-    def _data(self, X: AnyArray, y: AnyArray, classes: _Classes) -> Data:
+    def _data(self, X: AnyArray, y: AnyArray, weights: Optional[I64], classes: _Classes) -> Data:
         if not self.normalize:
             X = _without_zeros(X)
+        if weights is not None:
+            return repeated(X, classes.codes(y), weights, classes.names, self.zero_rows)
         return Data(X, classes.codes(y), classes=classes.names, zero_rows=self.zero_rows)
 
-    def _batch(self, X: AnyArray, y: AnyArray, classes: _Classes, first: bool) -> Stats:
+    def _sums(self, X: AnyArray, y: AnyArray, weights: Optional[I64], classes: _Classes,
+              exponent: Optional[int] = None) -> Stats:
+        if weights is None:
+            data = self._data(X, y, None, classes)
+            return Stats.of(data, normalize=self.normalize, exponent=exponent)
+        if not self.normalize:
+            X = _without_zeros(X)
+            if exponent is None:
+                exponent = self._sums(X, y, None, classes).exponent
+        return stats_of_weighted(X, classes.codes(y), weights, classes.names, self.zero_rows,
+                                 normalize=self.normalize, exponent=exponent)
+
+    def _batch(self, X: AnyArray, y: AnyArray, weights: Optional[I64], classes: _Classes,
+               first: bool) -> Stats:
         """The statistics of a batch, in units that leave room for later batches."""
-        data = self._data(X, y, classes)
         if self.normalize:
-            return Stats.of(data)
+            return self._sums(X, y, weights, classes)
         if not first and self._stats is not None:
-            return Stats.of(data, normalize=False, exponent=self._stats.exponent)
-        fits = Stats.of(data, normalize=False).exponent
-        return Stats.of(data, normalize=False, exponent=fits - _HEADROOM)
+            return self._sums(X, y, weights, classes, self._stats.exponent)
+        fits = self._sums(X, y, None, classes).exponent
+        return self._sums(X, y, weights, classes, fits - _HEADROOM)
 
     def _take(self, stats: Optional[Stats], model: Optional[Model], labels: _Classes) -> None:
         self._stats, self._model, self._labels = stats, model, labels
@@ -504,10 +575,28 @@ class KooFu(
         }
         return options, labels
 
+    def _kept(self, options: dict[str, Any]) -> dict[str, Any]:
+        """Options of a fit to statistics: what is ``"auto"`` is as it was chosen."""
+        like = self._chosen
+        if like is None or like.method != self.method or like.fused != (self.text is not None):
+            if self.lambda_ == "auto":
+                warnings.warn("lambda_ is 0.3 times the mean eigenvalue, and probabilities are not "
+                              "calibrated: there are no rows to choose from. choose(X, y) or an "
+                              "earlier fit chooses; lambda_='0.3x' accepts this", stacklevel=4)
+            return options
+        kept: dict[str, Any] = {"like": like}
+        if self.lambda_ in ("auto", "ledoit-wolf"):
+            kept["lambda_"] = "auto"
+            _log.info("lambda %g and temperature %g are kept, as chosen from %d rows", like.lambda_,
+                      like.temperature or 0, like.counts.sum())
+        if self.n_components in ("auto", None):
+            kept["n_components"] = None if self.n_components else like.dim_in
+        return {**options, **kept}
+
     def _rows(self, X: Any) -> tuple[AnyArray, Optional[AnyArray]]:
         """Checked rows, with zero rows replaced by ones, and a mask of these or None."""
         self._check_fitted()
-        X = validate_data(self, X, dtype=_FLOATS, reset=False)
+        X = validate_data(self, as_matrix(X), dtype=_FLOATS, reset=False)
         if not self.normalize:
             return _without_zeros(X), None
         zero = None if self.zero_rows == "error" else ~X.any(axis=1)

@@ -9,6 +9,7 @@ import numpy as np
 import ray
 
 from koofu import _parts
+from koofu._data import stack
 from koofu._model import Model
 
 __all__ = ["fit", "predict", "transform"]
@@ -23,7 +24,7 @@ def _largest(block: dict[str, Any], features: str) -> float:
 
 
 def _rows(block: dict[str, Any], features: str) -> Any:
-    return _parts.as_matrix(block[features])
+    return stack(block[features])
 
 
 def _blocks(dataset: Any, columns: list[str]) -> list[Any]:
@@ -59,7 +60,7 @@ def fit(
     :param label: the column of labels: class numbers or strings.
     :param choose: choose settings that are not given from the rows, as :func:`koofu.fit` does.
         False: from the statistics alone: lambda is ``"0.3x"`` unless given, and there is no
-        temperature.
+        temperature, or both are those of an earlier model (``like``).
     :param split_every: the number of statistics added at a time.
     :param options: those of :func:`koofu.fit`.
     """
@@ -85,7 +86,7 @@ def fit(
 
 def _apply(dataset: Any, features: str, to: str, by_row: Callable[[Any], Any]) -> Any:
     def add_column(batch: dict[str, Any]) -> dict[str, Any]:
-        return {**batch, to: by_row(np.asarray(_parts.as_matrix(batch[features])))}
+        return {**batch, to: by_row(np.asarray(stack(batch[features])))}
 
     return dataset.map_batches(add_column, batch_format="numpy")
 

@@ -115,7 +115,7 @@ def fit(
     :param label: the column of labels: class numbers or strings.
     :param choose: choose settings that are not given from the rows, as :func:`koofu.fit` does.
         False: from the statistics alone: lambda is ``"0.3x"`` unless given, and there is no
-        temperature.
+        temperature, or both are those of an earlier model (``like``).
     :param depth: of the tree that adds statistics up.
     :param options: those of :func:`koofu.fit`.
     """

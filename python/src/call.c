@@ -5,7 +5,7 @@
  * a context do not exist in the child.
  *
  * The library reports progress on the calling thread, which then takes the interpreter for a
- * moment, every 50 ms, to check for signals. */
+ * moment, every 50 ms, to check for signals and to pass the report on. */
 #include "koofu_py.h"
 
 #include <pthread.h>
@@ -20,7 +20,9 @@ typedef struct slot {
   kf_ctx *ctx;
   unsigned settings; /* number of the settings it was made with */
   PyThreadState *thread;
-  int64_t looked; /* time of the last look, in milliseconds */
+  int64_t looked;   /* time of the last look, in milliseconds */
+  PyObject *report; /* the hook for progress, during a call; NULL: none */
+  bool reported;    /* in this call */
   char *notes[MAX_NOTES];
   size_t n_notes;
 } slot;
@@ -51,25 +53,35 @@ static int64_t now_ms(void) {
   return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
+/* report(stage or None, done, total); None: the call has ended. Non-zero: an exception is set. */
+static int report(slot *s, const char *stage, uint64_t done, uint64_t total) {
+  if (s->report == NULL) return 0;
+  s->reported = true;
+  PyObject *answer = PyObject_CallFunction(s->report, "zKK", stage, (unsigned long long)done,
+                                           (unsigned long long)total);
+  Py_XDECREF(answer);
+  return answer == NULL ? -1 : 0;
+}
+
 /* Called without the interpreter. Non-zero: an exception is set, and the work must stop. */
-static int look(slot *s) {
+static int look(slot *s, const char *stage, uint64_t done, uint64_t total) {
   int64_t now = now_ms();
   if (now - s->looked < LOOK_EVERY_MS) return 0;
   s->looked = now;
   PyEval_RestoreThread(s->thread);
-  int stop = PyErr_CheckSignals();
+  int stop = PyErr_Occurred() != NULL || PyErr_CheckSignals() != 0;
+  if (stop == 0) stop = report(s, stage, done, total);
   s->thread = PyEval_SaveThread();
   return stop;
 }
 
 static int progress(void *user, const char *what, uint64_t done, uint64_t total) {
-  (void)what;
-  (void)done;
-  (void)total;
-  return look(user);
+  return look(user, what, done, total);
 }
 
-kf_status call_look(call *c) { return look(c->slot) != 0 ? KF_ERR_CANCELLED : KF_OK; }
+kf_status call_look(call *c, uint64_t done, uint64_t total) {
+  return look(c->slot, "rows", done, total) != 0 ? KF_ERR_CANCELLED : KF_OK;
+}
 
 static void note(void *user, const char *message) {
   slot *s = user;
@@ -135,6 +147,9 @@ bool call_begin(call *c, PyObject *module) {
   }
   c->ctx = c->slot->ctx;
   c->slot->looked = now_ms();
+  const hooks *h = PyModule_GetState(module);
+  c->slot->report = Py_XNewRef(h->report);
+  c->slot->reported = false;
   return true;
 }
 
@@ -182,7 +197,17 @@ static void raise_error(call *c) {
   Py_DECREF(error);
 }
 
+/* Says that the call has ended, keeping a pending exception. */
+static void end_report(slot *s) {
+  PyObject *type, *value, *trace;
+  PyErr_Fetch(&type, &value, &trace);
+  if (s->reported && report(s, NULL, 0, 0) != 0) PyErr_WriteUnraisable(s->report);
+  Py_CLEAR(s->report);
+  PyErr_Restore(type, value, trace);
+}
+
 bool call_end(call *c) {
+  end_report(c->slot);
   bool fine = !PyErr_Occurred(); /* an interrupt, or a bad argument */
   if (fine && c->status != KF_OK) {
     raise_error(c);
@@ -254,14 +279,15 @@ PyObject *py_threads(PyObject *module, PyObject *const *args, Py_ssize_t n) {
   return call_end(&c) ? Py_BuildValue("(Is)", threads, isa) : NULL;
 }
 
-/* set_hooks(error, note): error(status, message, hint) makes an exception, note(message) logs. */
+/* set_hooks(error, note, report): error(status, message, hint) makes an exception, note(message)
+ * logs, report(stage or None, done, total) shows progress. */
 PyObject *py_set_hooks(PyObject *module, PyObject *const *args, Py_ssize_t n) {
-  if (!check_count("set_hooks", n, 2)) return NULL;
+  if (!check_count("set_hooks", n, 3)) return NULL;
   hooks *h = PyModule_GetState(module);
-  PyObject *before[2] = {h->error, h->note};
+  PyObject *before[3] = {h->error, h->note, h->report};
   h->error = Py_NewRef(args[0]);
   h->note = Py_NewRef(args[1]);
-  Py_XDECREF(before[0]);
-  Py_XDECREF(before[1]);
+  h->report = Py_NewRef(args[2]);
+  for (size_t i = 0; i < COUNT_OF(before); i++) Py_XDECREF(before[i]);
   Py_RETURN_NONE;
 }

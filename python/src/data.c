@@ -297,7 +297,8 @@ static kf_status walk_all(const walk *w) {
   for (uint64_t first = 0; status == KF_OK && first < w->source->n; first += w->size) {
     uint64_t left = w->source->n - first;
     status = walk_block(w, first, left < w->size ? left : w->size);
-    if (status == KF_OK) status = call_look(w->call);
+    if (status == KF_OK)
+      status = call_look(w->call, left < w->size ? w->source->n : first + w->size, w->source->n);
   }
   return status;
 }

@@ -275,7 +275,7 @@ static kf_status search_itself(search *s, call *c, uint64_t first, uint64_t n) {
     uint64_t count = n - done < batch ? n - done : batch;
     status = kf_gallery_search_itself(c->ctx, s->gallery, first + done, count, s->k,
                                       s->rows + done * s->k, s->scores + done * s->k, NULL);
-    if (status == KF_OK) status = call_look(c);
+    if (status == KF_OK) status = call_look(c, done + count, n);
   }
   return status;
 }

@@ -45,18 +45,18 @@ bool call_return(call *c, kf_status status);
 /* A whole call with one expression. False: an exception is set. */
 #define CALL(c, module, expression)                                                                \
   (call_begin((c), (module)) && (RUN((c), (expression)), call_end(c)))
-/* To be called between blocks of long work, without the interpreter. KF_ERR_CANCELLED:
- * interrupted. */
-kf_status call_look(call *c);
+/* To be called between blocks of long work, without the interpreter: `done` of `total` rows.
+ * KF_ERR_CANCELLED: interrupted. */
+kf_status call_look(call *c, uint64_t done, uint64_t total);
 /* Ends the call. False: an exception is set, by the library, an interrupt or earlier code. */
 bool call_end(call *c);
 
 PyObject *py_configure(PyObject *module, PyObject *const *args, Py_ssize_t n);
 PyObject *py_set_hooks(PyObject *module, PyObject *const *args, Py_ssize_t n);
 PyObject *py_threads(PyObject *module, PyObject *const *args, Py_ssize_t n);
-/* State of the module: functions that make an exception, and that log a note. */
+/* State of the module: functions that make an exception, log a note, and show progress. */
 typedef struct hooks {
-  PyObject *error, *note;
+  PyObject *error, *note, *report;
 } hooks;
 
 /* --- arguments and results (convert.c) -------------------------------------------------------- */

@@ -52,6 +52,7 @@ typedef struct fit_parts {
   kf_data *data;
   kf_text *text;
   kf_stats *stats, *between;
+  kf_model *like;
   double alpha;
   Py_buffer groups;
   bool has_alpha, has_groups;
@@ -61,7 +62,8 @@ static bool take_parts(fit_parts *p, PyObject *const *args) {
   if (!capsule_maybe(args[0], CAPSULE_DATA, (void **)&p->data) ||
       !capsule_maybe(args[2], CAPSULE_TEXT, (void **)&p->text) ||
       !capsule_maybe(args[4], CAPSULE_STATS, (void **)&p->stats) ||
-      !capsule_maybe(args[5], CAPSULE_STATS, (void **)&p->between))
+      !capsule_maybe(args[5], CAPSULE_STATS, (void **)&p->between) ||
+      !capsule_maybe(args[7], CAPSULE_MODEL, (void **)&p->like))
     return false;
   p->has_alpha = args[3] != Py_None;
   if (p->has_alpha && !take_double(args[3], &p->alpha)) return false;
@@ -71,14 +73,14 @@ static bool take_parts(fit_parts *p, PyObject *const *args) {
   return p->has_groups;
 }
 
-/* fit(data | None, options, text, alpha, stats, between, groups) -> (model, report | None) */
+/* fit(data | None, options, text, alpha, stats, between, groups, like) -> (model, report | None) */
 static PyObject *py_fit(PyObject *module, PyObject *const *args, Py_ssize_t n) {
   fit_parts p = {0};
   kf_fit_options o = {0};
   kf_model *model = NULL;
   kf_fit_report *report = NULL;
   call c;
-  if (!check_count("fit", n, 7) || !take_parts(&p, args)) return NULL;
+  if (!check_count("fit", n, 8) || !take_parts(&p, args)) return NULL;
   bool fine = fit_options(&o, args[1]) && call_begin(&c, module);
   PyObject *capsule = NULL, *chosen = NULL;
   if (fine) {
@@ -86,6 +88,7 @@ static PyObject *py_fit(PyObject *module, PyObject *const *args, Py_ssize_t n) {
     o.alpha = p.has_alpha ? &p.alpha : NULL;
     o.stats = p.stats;
     o.between = p.between;
+    o.like = p.like;
     o.groups = p.has_groups ? p.groups.buf : NULL;
     if (p.data == NULL)
       RUN(&c, kf_fit_stats(c.ctx, p.stats, &o, &model));

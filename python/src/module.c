@@ -26,6 +26,7 @@ static int visit_state(PyObject *module, visitproc visit, void *arg) {
   hooks *h = PyModule_GetState(module);
   Py_VISIT(h->error);
   Py_VISIT(h->note);
+  Py_VISIT(h->report);
   return 0;
 }
 
@@ -33,6 +34,7 @@ static int clear(PyObject *module) {
   hooks *h = PyModule_GetState(module);
   Py_CLEAR(h->error);
   Py_CLEAR(h->note);
+  Py_CLEAR(h->report);
   return 0;
 }
 

@@ -19,7 +19,8 @@ typedef struct range_search {
   double limit;
   query_options given;
   part *parts, **end;
-  uint64_t queries, answers;
+  uint64_t queries, answers; /* so far */
+  uint64_t total;            /* queries */
 } range_search;
 
 static void free_first(range_search *s) {
@@ -61,7 +62,7 @@ static kf_status within_block(void *argument, kf_ctx *ctx, uint64_t first, uint6
     if (status != KF_OK) break;
     done += r->queries;
     status = keep(s, r);
-    if (status == KF_OK) status = call_look(s->call);
+    if (status == KF_OK) status = call_look(s->call, s->queries, s->total);
   }
   return status;
 }
@@ -127,6 +128,7 @@ static PyObject *py_gallery_within(PyObject *module, PyObject *const *args, Py_s
     s.call = &c;
     if (source_open(&from, &c, args[1], "X")) {
       from.block = KF_WITHIN_QUERIES;
+      s.total = from.n;
       if (check_queries(&from, s.gallery, &s.given)) source_each(&from, &c, within_block, &s);
       source_close(&from);
     }
@@ -149,6 +151,7 @@ static PyObject *py_gallery_within_itself(PyObject *module, PyObject *const *arg
       !call_begin(&c, module))
     return NULL;
   s.call = &c;
+  s.total = count;
   RUN(&c, within_block(&s, c.ctx, first, count, NULL));
   return hand_out(&s, &c);
 }

@@ -173,3 +173,27 @@ class Expanded:
 
     def __dlpack_device__(self):
         return 1, 0
+
+
+class BFloat16:
+    """A tensor in bfloat16, which numpy cannot have, as torch makes it."""
+
+    ndim, dtype = 2, "torch.bfloat16"
+
+    def __init__(self, array):
+        self.bits = (np.ascontiguousarray(array, "f4").view("u4") >> 16).astype("u2")
+        self.values = (self.bits.astype("u4") << 16).view("f4")
+        self.shape = array.shape
+        self.tensor = DLTensor(self.bits.ctypes.data, (1, 0), 2, 4, 16, 1, (ctypes.c_int64 * 2)(*self.shape), None)
+
+    def __array__(self, *_, **__):
+        raise TypeError("Got unsupported ScalarType BFloat16")
+
+    def __len__(self):
+        return len(self.bits)
+
+    def __dlpack__(self, **options):
+        return new_capsule(ctypes.addressof(self.tensor), b"dltensor", None)
+
+    def __dlpack_device__(self):
+        return 1, 0

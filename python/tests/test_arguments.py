@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import koofu
-from koofu import _errors, _koofu
+from koofu import _errors, _koofu, _progress
 
 ROUNDS = 60
 MODELS = pathlib.Path(__file__).parents[2] / "tests" / "golden" / "models"
@@ -131,7 +131,7 @@ def make_valid():
         "stats_to_bytes": [S], "stats_from_bytes": [stats.to_bytes()], "stats_info": [S], "stats_names": [S],
         "stats_counts": [S, out(3, dtype="i8")],
         "stats_scatter": [S, out(DIM, DIM), out(DIM, DIM), out(DIM)],
-        "fit": [D, {"lambda": 0.1}, T, 1.0, None, None, np.arange(N, dtype="u4") % 4], "parse_lambda": ["0.3x"],
+        "fit": [D, {"lambda": 0.1}, T, 1.0, None, None, np.arange(N, dtype="u4") % 4, None], "parse_lambda": ["0.3x"],
         "model_save": [M, b"saved.safetensors"], "model_export": [M, {"part": 0}, b"saved.onnx"],
         "model_load": [b"model.safetensors"], "model_to_bytes": [M], "model_from_bytes": [model.to_bytes()],
         "model_with_class": [M, "dog", D], "model_with_text": [M, T, 0, 3], "model_names": [M], "model_info": [M],
@@ -185,7 +185,7 @@ def folder(tmp_path_factory):
         make_valid()
         yield
         koofu.configure()
-        _koofu.set_hooks(_errors._make, _errors._note)
+        _koofu.set_hooks(_errors._make, _errors._note, _progress.report)
 
 
 FUNCTIONS = sorted(name for name in dir(_koofu) if callable(getattr(_koofu, name)) and name[0] != "_")
@@ -227,7 +227,7 @@ def test_wrong_arguments(name):
         if name in ("configure", "set_hooks"):
             attempt("model_load", [b"absent"])  # they are used
             koofu.configure()
-            _koofu.set_hooks(_errors._make, _errors._note)
+            _koofu.set_hooks(_errors._make, _errors._note, _progress.report)
 
 
 def test_every_function_is_tried():
@@ -311,9 +311,9 @@ def test_more_answers_than_numbers_count():
 
 @pytest.mark.parametrize("hook", [lambda *_: 5, lambda *_: KeyError, 5])
 def test_hooks_that_make_no_exception(hook):
-    _koofu.set_hooks(hook, print)
+    _koofu.set_hooks(hook, print, print)
     try:
         with pytest.raises(TypeError):
             _koofu.model_load(b"absent")
     finally:
-        _koofu.set_hooks(_errors._make, _errors._note)
+        _koofu.set_hooks(_errors._make, _errors._note, _progress.report)

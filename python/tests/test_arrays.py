@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import koofu
-from arrow_c import Chunks, Expanded, One, Tensor
+from arrow_c import BFloat16, Chunks, Expanded, One, Tensor
 
 
 def world(n=120, dim=16, classes=3, seed=0):
@@ -49,6 +49,36 @@ def test_half_floats():
     want = stats(half.astype("f4"))
     for rows in half, half[:, ::-1][:, ::-1], Tensor(half), Chunks([half[:3], half[3:]]):
         assert stats(rows) == want
+
+
+def columns_of_arrays(rows):
+    """The rows as pandas and other engines have them: an array of objects that are arrays or lists."""
+    column = np.empty(len(rows), object)
+    column[:] = list(rows)
+    lists = column.copy()
+    lists[:] = rows.tolist()
+    yield from (column, lists)
+    try:
+        import pandas
+    except ImportError:
+        return
+    table = pandas.DataFrame({"embedding": list(rows), "other": Y})
+    yield from (table["embedding"], pandas.Series(rows.tolist()), table[["embedding"]], table["embedding"].iloc[::-1][::-1])
+
+
+def test_columns_of_arrays():
+    for column in columns_of_arrays(X):
+        assert stats(column) == REFERENCE
+        assert (koofu.fit(X, Y).transform(column) == koofu.fit(X, Y).transform(X)).all()
+    column = next(columns_of_arrays(X))
+    for odd, error, message in ((X[0, :3], ValueError, "^X: row 0 has 16 columns, and row 5 has 3$"),
+                                (None, TypeError, "^X: row 5 is None, not a list of numbers$"),
+                                (X[:2], TypeError, "^X: row 5 is .*, not a list of numbers$")):
+        wrong = column.copy()
+        wrong[5] = odd
+        with pytest.raises(error, match=message):
+            stats(wrong)
+    assert stats(BFloat16(X)) == stats(BFloat16(X).values)
 
 
 def test_addresses_need_not_be_aligned():

@@ -1,7 +1,11 @@
 """Galleries, encoders and judging."""
 
+import copy
+import json
+import os
 import pathlib
 import pickle
+import subprocess
 
 import numpy as np
 import pytest
@@ -58,12 +62,14 @@ def test_evaluate():
     model = koofu.fit(X[::2], NAMES[::2])
     found = koofu.evaluate(model, X[1::2], NAMES[1::2])
     right = (model.predict(X[1::2]) == NAMES[1::2]).sum()
-    assert (found.top1, found.n) == (right, 60) and found.accuracy == right / 60
-    assert found.interval[0] < found.accuracy <= found.interval[1]
+    assert (found.top1, found.n) == (right / 60, 60)
+    assert found.interval == koofu.interval95(right, 60) and found.interval[0] < found.top1 <= found.interval[1]
+    assert found.top1 <= found.top5 <= 1 and 0 < found.raw_top1 <= found.raw_top5 <= 1
+    assert koofu.evaluate(model, X[1::2], NAMES[1::2], raw=False).raw_top1 is None
     assert koofu.evaluate(model, X, NAMES, only=["ant", "eel"]).n == 80
     gallery = koofu.Gallery.build(X[::2], NAMES[::2])
     votes = koofu.evaluate(gallery, X[1::2], NAMES[1::2], k=5)
-    assert votes.top1 == (gallery.predict(X[1::2], 5) == NAMES[1::2]).sum()
+    assert votes.top1 == (gallery.predict(X[1::2], 5) == NAMES[1::2]).mean() and votes.raw_top5 is None
     assert koofu.evaluate(gallery, k=3).n == 60
 
 
@@ -84,10 +90,79 @@ def test_sweep_and_report(tmp_path):
     chosen = ((table["kind"] == "prototypes") & ~table["raw"] & (table["dim"] == 2) &
               (table["lambda"] == 5.0))
     model = koofu.fit(X[::2], Y[::2], lambda_=5.0, n_components=2)
-    assert table["top1"][chosen].tolist() == [(model.predict(X[1::2]) == Y[1::2]).sum()]
+    assert table["top1"][chosen].tolist() == [(model.predict(X[1::2]) == Y[1::2]).mean()]
+    assert (table["top1"] <= table["top5"]).all() and (table["top5"] <= 1).all() and "accuracy" not in table
     page = tmp_path / "page.html"
     figures = koofu.report(page, X[::2], Y[::2], test=(X[1::2], Y[1::2]), title="Ants & eels")
     assert "Ants &amp; eels" in page.read_text(encoding="utf-8") and figures["test_n"] == 60
+    assert 0 < figures["test_raw_top1"] <= 1 and figures["test_top1"] == koofu.evaluate(
+        koofu.fit(X[::2], Y[::2]), X[1::2], Y[1::2]).top1
+    assert koofu.report(page, X, Y)["test_top1"] is None
+
+
+def test_figures_are_those_of_the_json_of_the_program(tmp_path):
+    if "KOOFU" not in os.environ:
+        pytest.skip("the program is not here")
+    model = koofu.fit(X[::2], NAMES[::2])
+    model.save(tmp_path / "m.safetensors")
+    koofu.Data(X[1::2], NAMES[1::2]).save(tmp_path / "test.safetensors")
+    made = subprocess.run([os.environ["KOOFU"], "eval", "--json", tmp_path / "m.safetensors", tmp_path / "test.safetensors"],
+                          capture_output=True, check=True)
+    said, ours = json.loads(made.stdout), koofu.evaluate(model, X[1::2], NAMES[1::2])
+    for name in ("n", "rows", "top1", "top5", "raw_top1", "raw_top5"):
+        assert getattr(ours, name) == said[name]
+    assert ours.interval == (said["top1_low"], said["top1_high"])
+
+
+IDS = [f"photo {i} <b>" for i in range(120)]
+
+
+def test_hits_have_labels_and_ids():
+    gallery = koofu.Gallery.build(X, NAMES, ids=IDS)
+    hits = gallery.search(X[:7], k=4)
+    rows, scores = hits
+    assert rows is hits.rows and scores is hits.scores and len(hits) == 2
+    assert (hits.labels == NAMES[rows]).all() and (hits.ids == np.array(IDS)[rows]).all()
+    assert hits.labels.shape == hits.ids.shape == (7, 4)
+    near = gallery.within(X[:7], 0.5)
+    assert (near[2].labels == NAMES[near[2].rows]).all() and (near.ids == np.array(IDS)[near.rows]).all()
+    assert (near[2].ids == np.array(IDS)[near[2].rows]).all()
+    some = koofu.Gallery.build(X[:2], [NAMES[0], None], unlabelled="skip")
+    assert some.itself(k=1).labels.tolist() == [[None], [NAMES[0]]]
+    assert koofu.Gallery.build(X, Y).search(X[:3], 2).labels.tolist() == Y[gallery.search(X[:3], 2).rows].tolist()
+    plain = koofu.Gallery.build(X).search(X[:3], 2)
+    assert plain.labels is None and plain.ids is None
+    for again in (pickle.loads(pickle.dumps(hits)), copy.deepcopy(hits)):
+        assert (again.rows == rows).all() and (again.ids == hits.ids).all() and (again.labels == hits.labels).all()
+    again = pickle.loads(pickle.dumps(near))
+    assert (again[1].ids == near[1].ids).all() and (again.labels == near.labels).all()
+
+
+def test_hits_are_of_the_gallery_as_it_was(tmp_path):
+    gallery = koofu.Gallery.build(X, NAMES, ids=IDS, path=tmp_path / "g.safetensors")
+    hits = gallery.search(X[:5], k=3)
+    gallery.remove(IDS[:60])
+    assert (hits.ids == np.array(IDS)[hits.rows]).all() and (hits.labels == NAMES[hits.rows]).all()
+
+
+def test_tables_for_notebooks_are_well_formed_and_escaped():
+    from xml.etree import ElementTree
+
+    odd = np.array(["<script>alert(1)</script>", "a&b", "x" * 500])[Y]
+    gallery = koofu.Gallery.build(X, odd, ids=IDS)
+    model = koofu.fit(X, odd, reject=0.9)
+    found = koofu.evaluate(model, X, odd)
+    shown = {"Model": model, "Evaluation": found, "Hits": gallery.search(X, k=12), "one": gallery.within(X[:2], 0.5)[0],
+             "votes": koofu.evaluate(gallery, k=3), "statistics": koofu.fit(koofu.Stats.of(X, Y))}
+    for name, thing in shown.items():
+        page = thing._repr_html_()
+        text = "".join(ElementTree.fromstring(page).itertext())
+        assert "<script" not in page and "<b>" not in page.replace("<b>koofu.", "") and "x" * 100 not in page, name
+    text = "".join(ElementTree.fromstring(model._repr_html_()).itertext())
+    assert "<script>alert(1)</script>, a&b" in text and "lambda" in text and "120" in text
+    text = "".join(ElementTree.fromstring(found._repr_html_()).itertext())
+    assert f"{100 * found.top1:.2f} %" in text and f"{100 * found.raw_top5:.2f} %" in text
+    assert "photo 0 <b>: 1.0000" in "".join(ElementTree.fromstring(shown["Hits"]._repr_html_()).itertext())
 
 
 @pytest.fixture(scope="module")

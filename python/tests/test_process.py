@@ -1,6 +1,7 @@
 """Threads, fork, interrupts and memory."""
 
 import os
+import re
 import subprocess
 import sys
 import textwrap
@@ -207,3 +208,85 @@ def test_device():
     if not os.path.exists(twin):
         pytest.skip("there is no libkoofu-twin.so")
     assert run(DEVICE, twin).strip() == "same"
+
+
+LONG = """
+    import sys, numpy as np, koofu
+    X = np.tile(np.random.default_rng(0).normal(size=(1000, 768)).astype("f2"), (60, 1))
+    y = np.arange(len(X)) % 20
+    koofu._progress._DELAY = koofu._progress._PAUSE = 0
+    koofu.configure(threads=1)
+"""
+
+
+def said(code, terminal=False):
+    """What a program writes to stderr, perhaps a terminal."""
+    command = [sys.executable, "-c", textwrap.dedent(LONG) + textwrap.dedent(code)]
+    if not terminal:
+        done = subprocess.run(command, capture_output=True, timeout=300)
+        assert done.returncode == 0, done.stderr
+        return done.stderr.decode()  # with carriage returns
+    ours, theirs = os.openpty()
+    with subprocess.Popen(command, stderr=theirs) as process:
+        os.close(theirs)
+        text = b""
+        try:
+            while part := os.read(ours, 4096):
+                text += part
+        except OSError:  # the other end is closed
+            pass
+    os.close(ours)
+    assert process.returncode == 0, text
+    return text.decode()
+
+
+def lines_on_screen(text):
+    """What is left to see after all carriage returns."""
+    left = []
+    for line in text.replace("\r\n", "\n").split("\n"):
+        screen = ""
+        for part in line.split("\r"):
+            screen = part + screen[len(part):]
+        left.append(screen.rstrip())
+    return [line for line in left if line]
+
+
+def test_progress_is_shown_where_it_is_wanted():
+    work = "koofu.fit(X, y)"
+    assert said(work) == ""
+    shown = said("koofu.configure(threads=1, progress=True)\n" + work)
+    assert "stats: " in shown and " of 60,000" in shown and "#" in shown and " % [" in shown
+    assert lines_on_screen(shown) == []
+    on_terminal = said(work, terminal=True)
+    assert " of 60,000" in on_terminal and lines_on_screen(on_terminal) == []
+    assert said("koofu.configure(progress=False)\n" + work, terminal=True) == ""
+    thread = "import threading\nthread = threading.Thread(target=koofu.fit, args=(X, y))\nthread.start(); thread.join()"
+    assert said(thread, terminal=True) == ""  # several threads would write over each other
+    assert said("koofu.configure(progress=True); sys.stderr.close(); sys.stderr = None\n" + work) == ""
+    blocks = said("koofu.configure(progress=True)\nkoofu.Gallery.build(X[:5000]).search(X[:40000], 5)")
+    assert set(re.findall(r"(\w+): +\d+ %", blocks)) == {"rows"} and " of 40,000" in blocks
+    pairs = said("koofu.configure(threads=1, progress=True)\nkoofu.Gallery.build(X[:4000]).within(X[:4000], 0.9)")
+    assert "rows: " in pairs and " of 4,000" in pairs
+
+
+def test_progress_goes_to_a_function():
+    run("""
+        import numpy as np, koofu, pytest, sys
+        X = np.tile(np.random.default_rng(0).normal(size=(1000, 768)).astype("f2"), (60, 1))
+        y = np.arange(len(X)) % 20
+        told = []
+        koofu.configure(threads=1, progress=lambda *report: told.append(report))
+        model = koofu.fit(X, y)
+        stages = {stage for stage, _, _ in told}
+        assert "stats" in stages and len(stages) > 1, stages
+        assert all(0 <= done <= total or total == 0 for _, done, total in told), told
+        def stop(stage, done, total):
+            raise KeyError(stage)
+        koofu.configure(threads=1, progress=stop)
+        with pytest.raises(KeyError, match="stats"):
+            koofu.fit(X, y)
+        koofu.configure()
+        assert koofu.fit(X, y) == model
+        with pytest.raises(TypeError, match="progress is 3"):
+            koofu.configure(progress=3)
+    """)

@@ -48,17 +48,25 @@ static kf_status check_priors(const kf_fit_job *j, bool normalized, kf_err *err)
   if (o->priors != KF_PRIORS_TRAINING || !normalized) return KF_OK;
   if (o->text != NULL)
     return kf_fail(err, KF_ERR_ARG, "text cannot be combined with priors of the training rows");
-  if (!j->has_rows)
+  if (!j->has_rows && !(j->temperature > 0))
     return kf_fail_hint(err, KF_ERR_ARG, KF_HINT_ROWS,
                         "by cosine, the priors of training rows need a temperature, which is found "
                         "from the rows themselves, not from statistics");
   return kf_check_weighing(o->metric, o->criterion, err);
 }
 
+static uint32_t dim_of(const kf_fit_job *j) {
+  return j->stats != NULL ? j->stats->dim : j->data->dim;
+}
+
+static bool is_normalized(const kf_fit_job *j) {
+  return j->stats != NULL ? j->stats->normalized : j->options.stats_options.normalize != KF_OFF;
+}
+
 static kf_status check_options(const kf_fit_job *j, kf_err *err) {
   const kf_fit_options *o = &j->options;
-  uint32_t dim = j->stats != NULL ? j->stats->dim : j->data->dim;
-  bool normalized = j->stats != NULL ? j->stats->normalized : o->stats_options.normalize != KF_OFF;
+  uint32_t dim = dim_of(j);
+  bool normalized = is_normalized(j);
   if (o->dim > dim) return kf_fail_dim(o->dim, dim, err);
   if ((unsigned)o->centre > KF_CENTRE_MEAN)
     return kf_fail(err, KF_ERR_ARG, "invalid centre %d", (int)o->centre);
@@ -82,6 +90,58 @@ static kf_status check_options(const kf_fit_job *j, kf_err *err) {
   KF_TRY(check_reject(j, dim, err));
   KF_TRY(check_priors(j, normalized, err));
   return check_text(j, normalized, err);
+}
+
+/* --- an earlier model ------------------------------------------------------------------------- */
+
+static kf_status check_like(const kf_fit_job *j, kf_err *err) {
+  const kf_fit_options *o = &j->options;
+  const kf_map *map = &o->like->map;
+  if (map->dim_in != dim_of(j) || map->normalized != is_normalized(j))
+    return kf_fail(err, KF_ERR_ARG, "the earlier model is for rows of %u columns (%s), not %u (%s)",
+                   map->dim_in, map->normalized ? "unit length" : "raw", dim_of(j),
+                   is_normalized(j) ? "unit length" : "raw");
+  if (o->method != KF_METHOD_DEFAULT && o->method != map->method)
+    return kf_fail(err, KF_ERR_ARG, "the earlier model was fitted by another method");
+  if ((o->like->text != NULL) != (o->text != NULL))
+    return kf_fail(err, KF_ERR_ARG, "the earlier model has %s text, but %s is given",
+                   o->text != NULL ? "no" : "a", o->text != NULL ? "one" : "none");
+  return kf_origin_agree(&map->origin, j->stats != NULL ? &j->stats->origin : &j->data->origin,
+                         err);
+}
+
+/* 1 for cosines, which do not depend on the number of rows. */
+static double unit_of_model(const kf_model *m) {
+  double rows = (double)m->rows;
+  for (uint32_t k = 0; k < m->n_classes; k++) rows -= m->counts[k] > 0;
+  return m->map.normalized ? 1 : rows;
+}
+
+/* Whether scores are like those of the earlier model, and so are temperature and threshold. */
+static bool keeps_scores(const kf_fit_options *o) {
+  return o->like != NULL && !o->choose_dim && o->dim == o->like->map.dim_out;
+}
+
+/* Takes from an earlier model what is not given. Lambda is kept as it is, not relative to the
+ * scatter: it counts as scatter seen before any row, of which more rows need no more (the best
+ * lambda for half of the rows and for all of them is about the same, docs/choosing.md). */
+static kf_status take_like(kf_fit_job *j) {
+  kf_fit_options *o = &j->options;
+  const kf_model *m = o->like;
+  if (m == NULL) return KF_OK;
+  KF_TRY(check_like(j, &j->ctx->err));
+  o->method = m->map.method;
+  if (o->centre == KF_CENTRE_DEFAULT) o->centre = m->map.centre;
+  if (o->priors == KF_PRIORS_DEFAULT) o->priors = kf_model_priors(m);
+  if (m->signal == NULL && o->method == KF_METHOD_SHRUNK) { /* by the scatter of all rows */
+    kf_log(j->ctx, "in the earlier model no class had two different rows, so nothing was chosen");
+    o->like = NULL;
+    return KF_OK;
+  }
+  if (o->text != NULL && o->alpha == NULL) o->alpha = &m->alpha;
+  if (o->dim == 0 && !o->choose_dim) o->dim = m->map.dim_out;
+  if (keeps_scores(o)) j->temperature = m->temperature / unit_of_model(m);
+  return KF_OK;
 }
 
 /* --- choosing --------------------------------------------------------------------------------- */
@@ -152,11 +212,17 @@ static kf_status measure_temperature(kf_fit_job *j) {
   return KF_OK;
 }
 
+static bool keeps_temperature(const kf_fit_job *j) {
+  const kf_fit_options *o = &j->options;
+  return keeps_scores(o) && o->like->temperature > 0 && !j->fitter->by_all_rows;
+}
+
 /* Finds the temperature of the scores of the model. There is none without rows to leave out, except
  * where all rows are alone in their classes, nor if lambda was chosen by another metric. */
 static kf_status find_temperature(kf_fit_job *j) {
   const kf_fit_report *r = j->report;
   bool normalized = j->stats->normalized, text = j->options.text != NULL;
+  if (keeps_temperature(j)) return KF_OK;
   if (kf_metric_for(j->options.metric, normalized) != kf_metric_for(KF_METRIC_DEFAULT, normalized))
     return KF_OK;
   if (j->fitter->by_all_rows)
@@ -173,7 +239,8 @@ static kf_status find_temperature(kf_fit_job *j) {
 kf_status kf_fit_choose(kf_fit_job *j) {
   const kf_fit_options *o = &j->options;
   const kf_fit_report *r = j->report;
-  j->lambda = o->lambda;
+  bool kept = o->like != NULL && o->lambda.unit == KF_LAMBDA_AUTO && !j->fitter->by_all_rows;
+  j->lambda = kept ? (kf_lambda){o->like->map.lambda, KF_LAMBDA_ABSOLUTE} : o->lambda;
   j->dim = o->dim;
   if (o->alpha != NULL) j->alpha = *o->alpha;
   if (o->lambda.unit == KF_LAMBDA_LEDOIT_WOLF)
@@ -182,7 +249,7 @@ kf_status kf_fit_choose(kf_fit_job *j) {
     KF_TRY(kf_fit_try_alphas(j));
     j->lambda = (kf_lambda){r->by_fusion->lambda, KF_LAMBDA_ABSOLUTE};
     j->alpha = r->by_fusion->alpha;
-  } else if (o->lambda.unit == KF_LAMBDA_AUTO && j->has_rows && !j->fitter->by_all_rows) {
+  } else if (j->lambda.unit == KF_LAMBDA_AUTO && j->has_rows && !j->fitter->by_all_rows) {
     KF_TRY(kf_fit_try_lambdas(j));
     j->lambda = (kf_lambda){r->by_lambda->lambda, KF_LAMBDA_ABSOLUTE};
   }
@@ -233,8 +300,9 @@ kf_status kf_fit_begin(kf_fit_job *j, kf_ctx *ctx, const kf_data *data,
                        const kf_fit_options *options) {
   *j = (kf_fit_job){.ctx = ctx, .data = data, .stats = options->stats, .options = *options};
   kf_fit_options *o = &j->options;
-  o->centre = o->text != NULL ? KF_CENTRE_MEAN : kf_centre_for(o->centre, o->method);
   j->has_rows = data != NULL && o->between == NULL;
+  KF_TRY(take_like(j));
+  o->centre = o->text != NULL ? KF_CENTRE_MEAN : kf_centre_for(o->centre, o->method);
   KF_TRY(check_options(j, &ctx->err));
   j->report = kf_alloc_zero(1, sizeof *j->report);
   if (j->report == NULL) return kf_fail_memory(&ctx->err);
@@ -267,9 +335,20 @@ static void fill_report(const kf_fit_job *j, const kf_model *model) {
   }
 }
 
+/* Distances shrink as the scatter grows. */
+static void keep_threshold(const kf_fit_job *j, kf_model *model) {
+  const kf_model *m = j->options.like;
+  if (!keeps_scores(&j->options) || j->fitter->by_all_rows) return;
+  model->reject = m->reject * sqrt(unit_of_model(m) / unit_of_model(model));
+  model->reject_share = m->reject_share;
+}
+
 static kf_status choose_threshold(const kf_fit_job *j, kf_model *model) {
   const kf_fit_options *o = &j->options;
-  if (o->reject == 0) return KF_OK;
+  if (o->reject == 0) {
+    keep_threshold(j, model);
+    return KF_OK;
+  }
   kf_reject_options by = {.share = o->reject,
                           .lambda = model->map.lambda,
                           .metric = kf_metric_for(KF_METRIC_DEFAULT, model->map.normalized),
@@ -288,7 +367,8 @@ static kf_status choose_threshold(const kf_fit_job *j, kf_model *model) {
 static kf_status adjust_temperature(const kf_fit_job *j, kf_model *model) {
   const kf_fit_options *o = &j->options;
   bool fewer = model->map.dim_out < model->map.dim_in;
-  if (!fewer || !(model->temperature > 0) || j->fitter->by_all_rows) return KF_OK;
+  if (!fewer || keeps_temperature(j) || !(model->temperature > 0) || j->fitter->by_all_rows)
+    return KF_OK;
   kf_dim_temperature by = {.lambda = model->map.lambda,
                            .dim = model->map.dim_out,
                            .of_all = model->temperature,

@@ -403,6 +403,30 @@ def sweep_is_what_fit_and_eval_say(box):
 
 
 @test
+def like_an_earlier_model(box):
+    """More rows are added by statistics; what was chosen from the first ones stays."""
+    make_data(box)
+    for name in ("train", "test"):
+        box.works("stats", f"{name}.safetensors", "-o", f"{name}-s.safetensors", "-q")
+    box.works("merge", "train-s.safetensors", "test-s.safetensors", "-o", "all.safetensors", "-q")
+    box.works("fit", "train.safetensors", "-o", "first.safetensors", "-q")
+    said = box.works("fit", "train-s.safetensors", "--like", "first.safetensors", "-o", "again.safetensors").err
+    check(re.search(r"lambda \S+, now \S+x the mean eigenvalue, kept from first.safetensors", said), said)
+    equal(box.read("again.safetensors") == box.read("first.safetensors"), True, "the same rows, the same model")
+    box.works("fit", "all.safetensors", "--like", "first.safetensors", "-o", "grown.safetensors", "-q")
+    first, grown = (json.loads(box.works("info", "--json", f"{name}.safetensors").out) for name in ("first", "grown"))
+    equal([grown[key] for key in ("lambda", "temperature")], [first[key] for key in ("lambda", "temperature")], "what is kept")
+    check(grown["rows"] > first["rows"], "the rows")
+    said = box.works("fit", "all.safetensors", "-o", "plain.safetensors").err
+    check("lambda 0.3x, the default for statistics" in said and "--like" in said, said)
+    for words, naming in ((["--lambda", "auto"], "--lambda auto cannot be used with --like"), (["--one-se"], "--like"),
+                          (["--method", "paper"], "another method")):
+        box.refuses(USAGE, "fit", "all.safetensors", "--like", "first.safetensors", *words, "-o", "m.safetensors", naming=naming)
+    box.works("fit", "all.safetensors", "--like", "first.safetensors", "-o", "first.safetensors", "-q")
+    equal(box.read("first.safetensors") == box.read("grown.safetensors"), True, "a model is replaced by one of more rows")
+
+
+@test
 def sweep_over_folds_and_statistics(box):
     make_data(box)
     text = box.works("sweep", "train.safetensors", "--folds", 4).out

@@ -68,7 +68,7 @@ def all_sessions():
         session("merge", "merge", "@stats.safetensors", "@stats-2.safetensors", *out, **one),
         session("fit", "fit", "@set.safetensors", *out, **one),
         session("fit-paper", "fit", "@x.npy", *labels, "--method", "paper", "--dim", "auto", *out, **one),
-        session("fit-stats", "fit", "@stats.safetensors", "--lambda", "0.3x", *out, **one),
+        session("fit-stats", "fit", "@stats.safetensors", "--like", "@shrunk.safetensors", "--lambda", "0.3x", *out, **one),
         session("fit-fused", "fit", "@set.safetensors", "--text", "@text.safetensors", "--reject", "0.9", *out, **one),
         session("fit-groups", "fit", "@set.safetensors", "--groups", "@groups.txt", *out, **one),
         session("transform", "transform", "@paper.safetensors", "@set.safetensors", *out, **one),
