@@ -53,12 +53,15 @@ static void fail_picture(sv_request *r, kf_ctx *ctx, uint64_t i) {
   kf_status status = kf_encode_image_bytes(ctx, encoder, &r->in.pictures[i], 1,
                                            r->in.rows + i * kf_encoder_dim(encoder), NULL);
   const char *message = kf_errmsg(ctx), *colon = strstr(message, ": ");
+  char number[40];
+  snprintf(number, sizeof number, "picture %llu", (unsigned long long)i);
+  const char *name = r->in.n_files > 0 && r->in.files[i] ? r->in.files[i] : number;
   if (status == KF_ERR_DATA)
-    sv_fail(r, 422, "picture %llu: %s%s", (unsigned long long)i, colon ? colon + 2 : message,
+    sv_fail(r, 422, "%s: %s%s", name, colon ? colon + 2 : message,
             kf_errhint(ctx) == KF_HINT_MAX_PIXELS ? "; the server's --max-pixels raises the limit"
                                                   : "");
   else
-    sv_fail(r, 503, "picture %llu could not be encoded; try again later", (unsigned long long)i);
+    sv_fail(r, 503, "%s could not be encoded; try again later", name);
 }
 
 /* Hands the rows of a batch back to the requests. */

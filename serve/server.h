@@ -131,6 +131,8 @@ typedef struct sv_input {
   uint64_t *numbers;        /* [n] rows of the gallery */
   kf_image_bytes *pictures; /* [n] */
   const char **texts;       /* [n]; NULL in a mixed list: a picture */
+  const char **files; /* [n_files] names of uploaded files: one for each picture, or of rows */
+  uint64_t n_files;
   uint32_t top, k;
   bool raw;            /* the space: the original one */
   bool space_given;    /* the request named it */
