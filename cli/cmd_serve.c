@@ -19,20 +19,6 @@ static int64_t number_or(cli_number number, int64_t otherwise) {
   return number.given ? number.value : otherwise;
 }
 
-/* What was typed, for the page; NULL: out of memory. */
-static const char *command_of(cli_run *cli) {
-  const struct serve_args *s = &cli->args.serve;
-  const char *const options[][2] = {{"gallery", s->gallery},
-                                    {"rows", s->rows},
-                                    {"encoder", cli->args.encoder.folder},
-                                    {"images", s->images}};
-  const char *line =
-      own_format(cli, "koofu serve %s", s->demo ? "--demo" : cli->args.operands.items[0]);
-  for (size_t i = 0; line && i < COUNT_OF(options); i++)
-    if (options[i][1]) line = own_format(cli, "%s --%s %s", line, options[i][0], options[i][1]);
-  return line;
-}
-
 static int serve(cli_run *cli) {
   const cli_args *a = &cli->args;
   const struct serve_args *s = &a->serve;
@@ -62,7 +48,6 @@ static int serve(cli_run *cli) {
                         .any_encoder = a->data.any_encoder,
                         .check = s->check,
                         .verbose = a->common.verbose,
-                        .command = command_of(cli),
                         .log = log_line,
                         .user = cli};
   kf_status status = sv_run(&options, message, sizeof message);

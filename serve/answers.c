@@ -152,31 +152,6 @@ static bool fits_model(sv_request *r) {
   return sv_fail(r, 422, "the encoder has %u dimensions, the model takes %u", dim, wanted);
 }
 
-/* --- the equivalent command ------------------------------------------------------------------- */
-
-static const char *operand_of(const sv_input *in, bool search) {
-  switch (in->kind) {
-  case SV_PICTURES: return "PICTURE.jpg";
-  case SV_TEXTS: return "'WORDS'";
-  case SV_ROW_NUMBERS: return search ? "--itself" : "ROWS.npy";
-  default: return "ROWS.npy";
-  }
-}
-
-static void put_command(sv_request *r, const char *verb, const char *file, const char *options) {
-  bool encoded = r->in.kind == SV_PICTURES || r->in.kind == SV_TEXTS;
-  sv_text command = {.arena = &r->arena};
-  sv_putf(&command, "koofu %s ", verb);
-  sv_put_word(&command, file);
-  sv_putf(&command, " %s", operand_of(&r->in, strcmp(verb, "search") == 0));
-  if (encoded) {
-    sv_puts(&command, " --encoder ");
-    sv_put_word(&command, r->server->options.encoder);
-  }
-  sv_puts(&command, options);
-  sv_json_string(&r->out, "command", sv_text_string(&command));
-}
-
 /* --- classify --------------------------------------------------------------------------------- */
 
 typedef struct ranking {
@@ -233,7 +208,6 @@ static void put_answer(sv_request *r, const ranking *f, uint64_t i) {
 
 void sv_work_classify(sv_request *r, kf_ctx *ctx) {
   ranking f;
-  char options[64];
   if (!fits_model(r)) return;
   shift_texts(r);
   kf_status status = classify(r, ctx, r->in.top < 2 ? 2 : r->in.top, &f);
@@ -248,9 +222,7 @@ void sv_work_classify(sv_request *r, kf_ctx *ctx) {
   sv_json_close(t, ']');
   sv_json_string(t, "space", "koofu");
   sv_json_real(t, "ms", round(1e5 * (sv_now() - r->begun)) / 100);
-  snprintf(options, sizeof options, " --top %u%s", r->in.top,
-           f.probabilities ? " --probabilities" : "");
-  put_command(r, "classify", sv_model_file(r->server), options);
+  sv_put_command(r, sv_classify_command);
   sv_answer_json(r, 200);
 }
 
@@ -349,9 +321,7 @@ static void put_neighbours(sv_request *r, const neighbours *found, uint64_t i) {
 }
 
 static void print_search(sv_request *r, const neighbours *found) {
-  const sv_options *o = &r->server->options;
   sv_text *t = &r->out;
-  char options[48];
   sv_json_open(t, NULL, '{');
   sv_json_open(t, "results", '[');
   for (uint64_t i = 0; i < r->in.n; i++) put_neighbours(r, found, i);
@@ -359,8 +329,7 @@ static void print_search(sv_request *r, const neighbours *found) {
   sv_json_string(t, "space", r->in.raw ? "raw" : "koofu");
   sv_json_string(t, "metric", kf_metric_name(kf_gallery_metric(gallery_of(r))));
   sv_json_real(t, "ms", round(1e5 * (sv_now() - r->begun)) / 100);
-  snprintf(options, sizeof options, " -k %u", r->in.k);
-  put_command(r, "search", o->gallery ? sv_base_name(o->gallery) : "gallery.safetensors", options);
+  sv_put_command(r, sv_search_command);
   sv_answer_json(r, 200);
 }
 

@@ -10,10 +10,6 @@ const char *sv_base_name(const char *path) {
   return slash ? slash + 1 : path;
 }
 
-const char *sv_model_file(const sv_server *s) {
-  return s->demo ? "model.safetensors" : sv_base_name(s->options.model);
-}
-
 static const char *metric_of(const kf_model *model) {
   return kf_model_fused(model) || kf_model_normalized(model) ? "cosine" : "euclidean";
 }
@@ -126,9 +122,6 @@ void sv_work_info(sv_request *r, kf_ctx *ctx) {
   put_encoder(r);
   put_abilities(r);
   put_missing(r);
-  sv_json_open(t, "commands", '{');
-  sv_json_string(t, "serve", r->server->options.command);
-  sv_json_close(t, '}');
   sv_answer_json(r, 200);
 }
 
@@ -157,7 +150,7 @@ void sv_work_classes(sv_request *r, kf_ctx *ctx) {
   for (uint32_t k = 0; k < n; k++) put_one_class(r, w, k, NULL);
   sv_json_close(t, ']');
   sv_json_count(t, "added", w->n_added);
-  sv_json_string(t, "command", r->server->demo ? "koofu info model.safetensors" : NULL);
+  sv_put_command(r, sv_classes_command);
   sv_answer_json(r, 200);
 }
 
@@ -180,15 +173,10 @@ static void fail_change(sv_request *r, kf_status status, const char *message) {
 static void answer_added(sv_request *r) {
   sv_world *w = sv_world_get(r->server);
   int64_t k = sv_world_class(w, r->in.name);
-  sv_text *t = &r->out, command = {.arena = &r->arena};
-  sv_puts(&command, "koofu add-class ");
-  sv_put_word(&command, sv_model_file(r->server));
-  sv_puts(&command, " ");
-  sv_put_word(&command, r->in.name);
-  sv_putf(&command, " ROWS.npy%s -o model2.safetensors", r->in.by_name ? " --text" : "");
+  sv_text *t = &r->out;
   sv_json_open(t, NULL, '{');
   if (k >= 0) put_one_class(r, w, (uint32_t)k, "class");
-  sv_json_string(t, "command", sv_text_string(&command));
+  sv_put_command(r, sv_merge_command);
   sv_world_put(w);
   sv_answer_json(r, 201);
 }

@@ -251,6 +251,13 @@ bool sv_fetch_rows(sv_request *r, kf_ctx *ctx);
 void sv_work_classify(sv_request *r, kf_ctx *ctx);
 void sv_work_search(sv_request *r, kf_ctx *ctx);
 void sv_work_embeddings(sv_request *r, kf_ctx *ctx);
+/* command.c: writes the member "command". A maker returns false if no command does the same. */
+void sv_put_command(sv_request *r, bool (*make)(sv_request *r, sv_text *t));
+bool sv_classify_command(sv_request *r, sv_text *t);
+bool sv_search_command(sv_request *r, sv_text *t);
+bool sv_map_command(sv_request *r, sv_text *t);
+bool sv_classes_command(sv_request *r, sv_text *t);
+bool sv_merge_command(sv_request *r, sv_text *t); /* of the added classes with the model */
 /* describe.c */
 void sv_work_info(sv_request *r, kf_ctx *ctx);
 void sv_work_classes(sv_request *r, kf_ctx *ctx);
@@ -341,8 +348,6 @@ void sv_log(sv_server *server, const char *format, ...) __attribute__((format(pr
 /* A context for one thread of the server; notes: its notes are logged. NULL: out of memory. */
 kf_ctx *sv_context(sv_server *server, unsigned threads, bool notes);
 const char *sv_base_name(const char *path);
-/* The file name of the model, for the commands in answers. */
-const char *sv_model_file(const sv_server *server);
 /* These set errno on failure. */
 int sv_open_folder(const char *path);                          /* -1: failed */
 bool sv_read_all(int fd, char *to, size_t room, size_t *n);    /* at most `room` bytes */
