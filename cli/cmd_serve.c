@@ -119,9 +119,10 @@ const cli_command serve_command = {
     .summary = "serve a model over HTTP, with a page to drop pictures on",
     .details =
         "Open the address that it prints in a browser. Programs use the same address: "
-        "/v1/classify, /v1/search, /v1/embeddings (as OpenAI's), /v1/classes, /v2 (the Open "
-        "Inference Protocol), /metrics (Prometheus) and /openapi.json; docs/server.md has an "
-        "example of each. Answers are those of 'koofu classify' and 'koofu search', to the bit.\n\n"
+        "/v1/classify, /v1/search, /v1/embeddings and /v1/models (as OpenAI's), /v1/classes, /v2 "
+        "(the Open Inference Protocol), /metrics (Prometheus) and /openapi.json; /api is a page "
+        "with an example of each. Answers are those of 'koofu classify' and 'koofu search', to the "
+        "bit.\n\n"
         "Pictures and words need --encoder, searching needs --rows or --gallery. --rows takes "
         "embeddings.safetensors as 'koofu quickstart' writes it.\n\n"
         "Classes that are added while it runs are kept in a folder beside the model, "

@@ -73,7 +73,11 @@ kf_status sv_world_classifier(sv_world *w, kf_ctx *own, uint32_t top, const kf_c
   return KF_ERR_ARG;
 }
 
-const char *sv_base_name(const char *path) { return path; }
+const char *sv_model_name(const sv_server *s, char *name, size_t size) {
+  (void)s;
+  snprintf(name, size, "model");
+  return name;
+}
 
 /* --- the target ------------------------------------------------------------------------------- */
 

@@ -44,6 +44,7 @@ typedef struct sv_shelf {
 typedef struct sv_base {
   atomic_uint users;
   kf_model *model; /* as in the file */
+  int64_t written; /* when, in seconds since 1970; 0: the demo */
 } sv_base;
 
 typedef struct sv_added {
@@ -260,6 +261,7 @@ bool sv_classes_command(sv_request *r, sv_text *t);
 bool sv_merge_command(sv_request *r, sv_text *t); /* of the added classes with the model */
 /* describe.c */
 void sv_work_info(sv_request *r, kf_ctx *ctx);
+void sv_work_models(sv_request *r, kf_ctx *ctx);
 void sv_work_classes(sv_request *r, kf_ctx *ctx);
 void sv_work_add_class(sv_request *r, kf_ctx *ctx);
 void sv_work_remove_class(sv_request *r, kf_ctx *ctx);
@@ -348,6 +350,8 @@ void sv_log(sv_server *server, const char *format, ...) __attribute__((format(pr
 /* A context for one thread of the server; notes: its notes are logged. NULL: out of memory. */
 kf_ctx *sv_context(sv_server *server, unsigned threads, bool notes);
 const char *sv_base_name(const char *path);
+/* The file name of the model without .safetensors; returns `name`. */
+const char *sv_model_name(const sv_server *server, char *name, size_t size);
 /* These set errno on failure. */
 int sv_open_folder(const char *path);                          /* -1: failed */
 bool sv_read_all(int fd, char *to, size_t room, size_t *n);    /* at most `room` bytes */
