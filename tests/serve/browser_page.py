@@ -10,7 +10,8 @@ import time
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 import browser
 
-DESKTOP, PHONE = (1280, 800), (360, 740)
+DESKTOP, PHONE = (1280, 860), (360, 740)
+ALSO = {DESKTOP: (1680, 1000), PHONE: (390, 844)}  # in tests of looks
 failures = []
 
 
@@ -51,6 +52,22 @@ OVERFLOW = """[...document.querySelectorAll('body *')].filter((e) => { const b =
 CUT = """[...document.querySelectorAll('button, .button, h1, h2, label, th, td, .switch span, nav a')].filter((e) => e.checkVisibility() &&
   !e.closest('.unseen') && e.scrollWidth > e.clientWidth + 1 && getComputedStyle(e).overflowX === 'visible' && getComputedStyle(e).display !== 'inline')
   .slice(0, 3).map((e) => e.outerHTML.slice(0, 120))"""
+
+# Texts that lie on each other, in a table or a card.
+COLLIDING = """[...document.querySelectorAll('tr, .card, .field, .bar')].filter((e) => e.checkVisibility()).flatMap((e) => {
+  const boxes = [], walk = document.createTreeWalker(e, NodeFilter.SHOW_TEXT);
+  while (walk.nextNode()) { const n = walk.currentNode, r = document.createRange(); r.selectNodeContents(n);
+    if (n.data.trim() && n.parentElement.checkVisibility() && !n.parentElement.closest('.unseen, option, .id')) for (const b of r.getClientRects()) boxes.push([n, b]); }
+  return boxes.flatMap(([n, a]) => boxes.filter(([m, b]) => m !== n && a.left < b.right - 1 && b.left < a.right - 1 && a.top < b.bottom - 4 && b.top < a.bottom - 4)
+    .map(([m]) => `${n.data} and ${m.data}`)); }).slice(0, 3)"""
+
+# Names of classes and files that are broken inside a word.
+BROKEN = """[...document.querySelectorAll('.name, .verdict b, .label b, .face span, figcaption, .head, .tip')].filter((e) => e.checkVisibility()).flatMap((e) => {
+  const walk = document.createTreeWalker(e, NodeFilter.SHOW_TEXT), found = [];
+  while (walk.nextNode()) for (const m of walk.currentNode.data.matchAll(/[^\\s_/-]+/g)) {
+    const r = document.createRange(); r.setStart(walk.currentNode, m.index); r.setEnd(walk.currentNode, m.index + m[0].length);
+    if (new Set([...r.getClientRects()].map((b) => Math.round(b.top))).size > 1) found.push(m[0]); }
+  return found; }).slice(0, 3)"""
 
 # Whether the element that has the focus shows it.
 FOCUS_SHOWN = """(() => { const e = document.activeElement;
@@ -139,7 +156,7 @@ class Page:
         self.settled()
         wide = self.value(f"Math.max(document.documentElement.scrollWidth, innerWidth) - {self.width}")  # phones widen the window
         check(wide <= 0, f"{where}: {wide} pixels wider than the window")
-        for script, words in ((OVERFLOW, "reaches over the edge"), (CUT, "is cut off")):
+        for script, words in ((OVERFLOW, "reaches over the edge"), (CUT, "is cut off"), (COLLIDING, "collides"), (BROKEN, "is broken inside a word")):
             found = self.value(script.replace("WIDTH", str(self.width)))
             check(not found, f"{where}: {words}: {found}")
         ratio, text = self.value(CONTRAST)

@@ -12,7 +12,7 @@ from server import Server, embedded, pictured, small_world
 def run(box, command):
     """What it prints. `koofu` is the program under test; files in /tmp go elsewhere, so that tests do not meet."""
     env = {**os.environ, "PATH": f"{os.path.dirname(box.program)}:{os.environ['PATH']}"}
-    done = subprocess.run(["sh", "-c", command.replace("/tmp/", box.folder + "/")], cwd=box.folder, env=env, capture_output=True, check=False)
+    done = subprocess.run(["sh", "-c", command.replace("/tmp/koofu-gallery", box.path("koofu-gallery")).replace("/tmp/koofu-added", box.path("koofu-added"))], cwd=box.folder, env=env, capture_output=True, check=False)
     equal(done.returncode, 0, f"{command}: {done.stderr.decode()}")
     return [line.split("\t") for line in done.stdout.decode().splitlines()]
 
