@@ -1,6 +1,6 @@
 /* body.c - the input of requests: rows as JSON or .npy, row numbers, pictures as files or data
- * URIs, and words, in JSON or in a form. Strings and pictures stay in the body, which is decoded in place, so a request
- * takes little more memory than its body; only rows are copied. */
+ * URIs, and words, in JSON or in a form. Strings and pictures stay in the body, which is decoded in
+ * place, so a request takes little more memory than its body; only rows are copied. */
 #include "form.h"
 #include "json.h"
 #include "server.h"
@@ -373,7 +373,7 @@ static bool parse_json(sv_request *r, unsigned allowed) {
   return sv_json_end(&j) ? true : fail_json(r, &j);
 }
 
-/* --- forms: the fields of JSON; files of pictures and texts may be repeated -------------------- */
+/* --- forms: the fields of JSON; pictures and texts may be repeated ---------------------------- */
 
 enum { SEVERAL = FIELD_IMAGES | FIELD_TEXTS, PLAIN = FIELD_TEXTS | FIELD_SPACE | FIELD_NAME };
 

@@ -13,7 +13,7 @@ static bool fail(sv_form *form, const char *wrong) {
   return false;
 }
 
-/* --- parameters: ; name=value; name="value" ---------------------------------------------------- */
+/* --- parameters: ; name=value; name="value" --------------------------------------------------- */
 
 /* Ends a quoted string in place and unescapes it; NULL: it does not end. */
 static char *end_quoted(char *text) {
