@@ -57,9 +57,10 @@ static int serve(cli_run *cli) {
 #else
 
 static int serve(cli_run *cli) {
-  return fail_with(cli, EXIT_USAGE,
-                   "this koofu was built without the server; it takes libmicrohttpd (Debian: "
-                   "libmicrohttpd-dev)");
+  return fail_with(
+      cli, EXIT_USAGE,
+      "this build of koofu has no server: it was made without libmicrohttpd, as wheels "
+      "are; with it (Debian: libmicrohttpd-dev), 'make' and 'pip install .' build one");
 }
 
 #endif
