@@ -53,14 +53,6 @@ CUT = """[...document.querySelectorAll('button, .button, h1, h2, label, th, td, 
   !e.closest('.unseen') && e.scrollWidth > e.clientWidth + 1 && getComputedStyle(e).overflowX === 'visible' && getComputedStyle(e).display !== 'inline')
   .slice(0, 3).map((e) => e.outerHTML.slice(0, 120))"""
 
-# Texts that lie on each other, in a table or a card.
-COLLIDING = """[...document.querySelectorAll('tr, .card, .field, .bar')].filter((e) => e.checkVisibility()).flatMap((e) => {
-  const boxes = [], walk = document.createTreeWalker(e, NodeFilter.SHOW_TEXT);
-  while (walk.nextNode()) { const n = walk.currentNode, r = document.createRange(); r.selectNodeContents(n);
-    if (n.data.trim() && n.parentElement.checkVisibility() && !n.parentElement.closest('.unseen, option, .id')) for (const b of r.getClientRects()) boxes.push([n, b]); }
-  return boxes.flatMap(([n, a]) => boxes.filter(([m, b]) => m !== n && a.left < b.right - 1 && b.left < a.right - 1 && a.top < b.bottom - 4 && b.top < a.bottom - 4)
-    .map(([m]) => `${n.data} and ${m.data}`)); }).slice(0, 3)"""
-
 # Names of classes and files that are broken inside a word.
 BROKEN = """[...document.querySelectorAll('.name, .verdict b, .label b, .face span, figcaption, .head, .tip')].filter((e) => e.checkVisibility()).flatMap((e) => {
   const walk = document.createTreeWalker(e, NodeFilter.SHOW_TEXT), found = [];
@@ -156,7 +148,7 @@ class Page:
         self.settled()
         wide = self.value(f"Math.max(document.documentElement.scrollWidth, innerWidth) - {self.width}")  # phones widen the window
         check(wide <= 0, f"{where}: {wide} pixels wider than the window")
-        for script, words in ((OVERFLOW, "reaches over the edge"), (CUT, "is cut off"), (COLLIDING, "collides"), (BROKEN, "is broken inside a word")):
+        for script, words in ((OVERFLOW, "reaches over the edge"), (CUT, "is cut off"), (browser.COLLIDING, "collides"), (BROKEN, "is broken inside a word")):
             found = self.value(script.replace("WIDTH", str(self.width)))
             check(not found, f"{where}: {words}: {found}")
         ratio, text = self.value(CONTRAST)
