@@ -14,16 +14,16 @@ function kind(given) {
   let words = schema.format === 'binary' ? 'file' : schema.type ?? 'any';
   if (schema.enum) words = schema.enum.map((value) => `“${value}”`).join(' or ');
   if (schema.oneOf) words = schema.oneOf.map(kind).join(' or ');
-  if (schema.type === 'array') words = `list of ${kind(schema.items)}`;
+  if (schema.type === 'array') words = `list of ${kind(schema.items)}s`;
   return schema.nullable ? `${words} or null` : words;
 }
 
 function limits({ minimum, maximum, maxItems, default: value }) {
   const said = [];
-  if (maximum !== undefined) said.push(`${minimum ?? ''} to ${maximum}`);
-  if (maxItems !== undefined) said.push(`at most ${maxItems}`);
-  if (value !== undefined) said.push(`default: ${value}`);
-  return said.join('; ');
+  if (maximum !== undefined) said.push(`From ${minimum} to ${maximum}.`);
+  if (maxItems !== undefined) said.push(`At most ${maxItems}.`);
+  if (value !== undefined) said.push(`Default: ${value}.`);
+  return said.join(' ');
 }
 
 // A line for each field, those of objects inside with their paths: results[].classes[].score.
@@ -40,7 +40,7 @@ function lines(given, path = '') {
 
 function table(title, rows) {
   if (!rows.length) return null;
-  return make('details', {}, make('summary', {}, title), make('div', { className: 'wide', tabIndex: 0, role: 'region', 'aria-label': title }, make('table', {}, make('tbody', {}, ...rows))));
+  return make('details', {}, make('summary', {}, title), make('div', { className: 'wide', tabIndex: 0, role: 'group', 'aria-label': title }, make('table', {}, make('tbody', {}, ...rows))));
 }
 
 const parameterLine = ({ name, in: place, description, schema }) => make('tr', {},
