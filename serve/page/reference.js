@@ -14,7 +14,7 @@ function kind(given) {
   let words = schema.format === 'binary' ? 'file' : schema.type ?? 'any';
   if (schema.enum) words = schema.enum.map((value) => `“${value}”`).join(' or ');
   if (schema.oneOf) words = schema.oneOf.map(kind).join(' or ');
-  if (schema.type === 'array') words = `list of ${kind(schema.items)}s`;
+  if (schema.type === 'array') words = kind(schema.items).replace(/^(.* .*)$/, '($1)') + '[]';
   return schema.nullable ? `${words} or null` : words;
 }
 
