@@ -46,7 +46,7 @@ def pictures_of(box, paths):
 @test
 def commands_about_pictures_words_and_rows(box):
     paths, words = pictured(box)
-    worlds = [words, [words[0], *words[3:]], [words[0], "--gallery", "raw.safetensors", *words[5:]]]
+    worlds = [words, [words[0], *words[3:]], [words[0], "--gallery", "raw.safetensors", *words[5:]], [*words, "--precision", "f32"]]
     box.works("index", "e.safetensors", "-o", "raw.safetensors")
     for more in worlds:
         with Server(box, *more) as server:
