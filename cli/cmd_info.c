@@ -2,6 +2,7 @@
 #include "commands.h"
 
 #include <string.h>
+#include <sys/stat.h>
 
 /* Longer metadata is cut in text, never in --json. */
 enum { META_SHOWN = 60 };
@@ -178,19 +179,84 @@ static void print_json(const char *path, const kf_info *info) {
   jw_end(&j);
 }
 
+/* --- encoders --------------------------------------------------------------------------------- */
+
+static void print_tower(cli_run *cli, const char *name, const char *input, const kf_tower_info *t) {
+  print_line(name, t->layers ? own_format(cli, "%s; %s of %u, %s", input,
+                                          show_counted(t->layers, "layer", "layers").text, t->width,
+                                          show_counted(t->heads, "head", "heads").text)
+                             : "none");
+}
+
+static void print_folder(cli_run *cli, const char *path, const kf_encoder_info *e) {
+  print_plain(stdout, path);
+  printf(": encoder (%s, %s of weights)\n", e->family, show_bytes(e->bytes).text);
+  print_line("dimensions", own_format(cli, "%u", e->dim));
+  print_tower(
+      cli, "pictures",
+      own_format(cli, "%u x %u pixels, patches of %u", e->image_size, e->image_size, e->patch_size),
+      &e->image);
+  print_tower(
+      cli, "words",
+      own_format(cli, "%u tokens, %s in the tokenizer", e->context, show_count(e->vocabulary).text),
+      &e->text);
+  print_line("parameters", own_format(cli, "%s, %s", show_count(e->parameters).text, e->dtype));
+}
+
+static void json_tower(cli_json *j, const char *name, const kf_tower_info *t) {
+  jw_open(j, name, '{');
+  jw_count(j, "layers", t->layers);
+  jw_count(j, "width", t->width);
+  jw_count(j, "heads", t->heads);
+  jw_close(j, "}");
+}
+
+static void json_folder(const char *path, const kf_encoder_info *e) {
+  cli_json j = jw_begin(stdout);
+  jw_text(&j, "path", path);
+  jw_text(&j, "format", "folder");
+  jw_text(&j, "kind", "encoder");
+  jw_text(&j, "family", e->family);
+  jw_count(&j, "bytes", e->bytes);
+  jw_count(&j, "dim", e->dim);
+  json_tower(&j, "image", &e->image);
+  json_tower(&j, "text", &e->text);
+  jw_count(&j, "image_size", e->image_size);
+  jw_count(&j, "patch_size", e->patch_size);
+  jw_count(&j, "context", e->context);
+  jw_count(&j, "vocabulary", e->vocabulary);
+  jw_count(&j, "parameters", e->parameters);
+  jw_text(&j, "dtype", e->dtype);
+  jw_end(&j);
+}
+
+static int describe_folder(cli_run *cli, const char *path) {
+  kf_encoder_info e;
+  TRY(result_of(cli, kf_encoder_describe(cli->ctx, path, &e)));
+  if (cli->args.json)
+    json_folder(path, &e);
+  else
+    print_folder(cli, path, &e);
+  return EXIT_OK;
+}
+
+/* --- the command ------------------------------------------------------------------------------ */
+
+static int describe(cli_run *cli, const char *path) {
+  struct stat file;
+  kf_info *info;
+  if (stat(path, &file) == 0 && S_ISDIR(file.st_mode)) return describe_folder(cli, path);
+  TRY(result_of(cli, kf_info_read(cli->ctx, path, &info)));
+  (cli->args.json ? print_json : print_text)(stream_name(cli, path), info);
+  kf_info_free(info);
+  return EXIT_OK;
+}
+
 static int run_info(cli_run *cli) {
   int result = EXIT_OK;
   for (size_t i = 0; i < cli->args.operands.n && !stop_wanted(); i++) {
-    const char *path = cli->args.operands.items[i];
-    kf_info *info;
-    kf_status status = kf_info_read(cli->ctx, path, &info);
-    if (status != KF_OK) {
-      int failed = fail(cli, status);
-      if (result == EXIT_OK) result = failed;
-      continue;
-    }
-    (cli->args.json ? print_json : print_text)(stream_name(cli, path), info);
-    kf_info_free(info);
+    int failed = describe(cli, cli->args.operands.items[i]);
+    if (result == EXIT_OK) result = failed;
   }
   return stop_wanted() ? fail(cli, KF_ERR_CANCELLED) : result;
 }
@@ -200,17 +266,19 @@ static const cli_group own_options = {
 
 const cli_command info_command = {
     .name = "info",
-    .operands = "FILE...",
-    .summary = "describe any file that koofu reads or writes",
+    .operands = "FILE|CLIP-DIR...",
+    .summary = "describe any file that koofu reads or writes, or an encoder",
     .details = "Says what a file is (embeddings, labels, data set, statistics, model, gallery, "
                "answers, tensors, table, lines of text), its size, rows, dimensions, classes, "
-               "tensors and metadata. Statistics, models and galleries are read whole and their "
+               "tensors and metadata; of the folder of an encoder its towers, input, tokenizer "
+               "and parameters. Statistics, models and galleries are read whole and their "
                "checksum is verified, so a description also means that the file is sound. Other "
                "files are judged by their headers.\n\n"
                "If a file cannot be described, the others still are; the exit status is that of "
                "the first failure.",
     .groups = GROUPS(&own_options),
     .examples = EXAMPLES({"What is this?", "koofu info model.safetensors"},
+                         {"An encoder", "koofu info clip"},
                          {"Its number of classes, for a script",
                           "koofu info --json model.safetensors | jq .classes"}),
     .run = run_info,

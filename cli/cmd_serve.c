@@ -19,20 +19,6 @@ static int64_t number_or(cli_number number, int64_t otherwise) {
   return number.given ? number.value : otherwise;
 }
 
-/* What was typed, for the page; NULL: out of memory. */
-static const char *command_of(cli_run *cli) {
-  const struct serve_args *s = &cli->args.serve;
-  const char *const options[][2] = {{"gallery", s->gallery},
-                                    {"rows", s->rows},
-                                    {"encoder", cli->args.encoder.folder},
-                                    {"images", s->images}};
-  const char *line =
-      own_format(cli, "koofu serve %s", s->demo ? "--demo" : cli->args.operands.items[0]);
-  for (size_t i = 0; line && i < COUNT_OF(options); i++)
-    if (options[i][1]) line = own_format(cli, "%s --%s %s", line, options[i][0], options[i][1]);
-  return line;
-}
-
 static int serve(cli_run *cli) {
   const cli_args *a = &cli->args;
   const struct serve_args *s = &a->serve;
@@ -62,7 +48,6 @@ static int serve(cli_run *cli) {
                         .any_encoder = a->data.any_encoder,
                         .check = s->check,
                         .verbose = a->common.verbose,
-                        .command = command_of(cli),
                         .log = log_line,
                         .user = cli};
   kf_status status = sv_run(&options, message, sizeof message);
@@ -72,9 +57,10 @@ static int serve(cli_run *cli) {
 #else
 
 static int serve(cli_run *cli) {
-  return fail_with(cli, EXIT_USAGE,
-                   "this koofu was built without the server; it takes libmicrohttpd (Debian: "
-                   "libmicrohttpd-dev)");
+  return fail_with(
+      cli, EXIT_USAGE,
+      "this build of koofu has no server: it was made without libmicrohttpd, as wheels "
+      "are; with it (Debian: libmicrohttpd-dev), 'make' and 'pip install .' build one");
 }
 
 #endif
@@ -134,9 +120,10 @@ const cli_command serve_command = {
     .summary = "serve a model over HTTP, with a page to drop pictures on",
     .details =
         "Open the address that it prints in a browser. Programs use the same address: "
-        "/v1/classify, /v1/search, /v1/embeddings (as OpenAI's), /v1/classes, /v2 (the Open "
-        "Inference Protocol), /metrics (Prometheus) and /openapi.json; docs/server.md has an "
-        "example of each. Answers are those of 'koofu classify' and 'koofu search', to the bit.\n\n"
+        "/v1/classify, /v1/search, /v1/embeddings and /v1/models (as OpenAI's), /v1/classes, /v2 "
+        "(the Open Inference Protocol), /metrics (Prometheus) and /openapi.json; /api is a page "
+        "with an example of each. Answers are those of 'koofu classify' and 'koofu search', to the "
+        "bit.\n\n"
         "Pictures and words need --encoder, searching needs --rows or --gallery. --rows takes "
         "embeddings.safetensors as 'koofu quickstart' writes it.\n\n"
         "Classes that are added while it runs are kept in a folder beside the model, "

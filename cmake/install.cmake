@@ -76,6 +76,9 @@ install(CODE "
   file(READ [[${PROJECT_BINARY_DIR}/koofu.pc.in]] text)
   cmake_path(ABSOLUTE_PATH CMAKE_INSTALL_PREFIX OUTPUT_VARIABLE prefix)
   string(REPLACE \" \" \"\\\\ \" prefix \"\${prefix}\")
+  if(NOT prefix STREQUAL \"/usr\") # elsewhere the loader may not look
+    string(REPLACE \" -lkoofu\" \" -Wl,-rpath,\\\${libdir} -lkoofu\" text \"\${text}\")
+  endif()
   file(WRITE [[${PROJECT_BINARY_DIR}/koofu.pc]] \"prefix=\${prefix}\\n\${text}\")
 ")
 install(FILES ${PROJECT_BINARY_DIR}/koofu.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)

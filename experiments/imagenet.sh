@@ -244,6 +244,28 @@ free_of_text() {
   [ "$(without_text settings.part)" = "$(without_text settings.txt)" ] || return 1
   rm -f "$work"/text-*.safetensors
 }
+# A run that stopped before anything was measured blocks no other settings: what they do not touch stays.
+measured() {
+  for file in "$work"/*-*.csv "$work"/knn-*.json "$work"/dims-knn-*.json "$work"/efficiency-*.json "$out"/*.csv; do
+    [ ! -e "$file" ] || return 0
+  done
+  return 1
+}
+same() { # KEYS: whether these settings are those of the earlier run
+  [ "$(grep -E "^($1)	" "$work/settings.part")" = "$(grep -E "^($1)	" "$work/settings.txt")" ]
+}
+start_again() {
+  say 'nothing was measured under the earlier settings; these take their place'
+  for file in "$work"/*; do
+    case ${file##*/} in
+      settings.*) continue ;;
+      1k.safetensors) ! same 'koofu|train_1k|train_1k_labels|classes_1k' || continue ;;
+      21k.safetensors) ! same 'koofu|train_21k|train_21k_labels|classes_21k' || continue ;;
+      val.safetensors) ! same 'koofu|val|val_labels|val_classes' || continue ;;
+    esac
+    rm -f "$file"
+  done
+}
 if [ -f "$work/settings.txt" ] && [ -n "$force" ]; then
   cmp -s "$work/settings.part" "$work/settings.txt" ||
     for table in $all_tables; do rm -f "$out/$table.md" "$out/$table.csv"; done
@@ -251,6 +273,8 @@ if [ -f "$work/settings.txt" ] && [ -n "$force" ]; then
   rm -rf "$work"
   mkdir "$work"
   mv "$out/settings.part" "$work/settings.part"
+elif [ -f "$work/settings.txt" ] && ! cmp -s "$work/settings.part" "$work/settings.txt" && ! measured; then
+  start_again
 elif [ -f "$work/settings.txt" ] && ! cmp -s "$work/settings.part" "$work/settings.txt" && ! free_of_text; then
   diff "$work/settings.txt" "$work/settings.part" | sed -n 's/^[<>]/ &/p' >&2 || true
   rm -f "$work/settings.part"

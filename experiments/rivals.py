@@ -1,10 +1,13 @@
 #!/usr/bin/env python3
 """koofu beside other linear classifiers, on real embeddings. docs/accuracy.md has the protocol and the tables.
 
-usage: rivals.py [--data DIR] [--koofu PROGRAM] [--sets NAME,...] [--rivals NAME,...] [--shots 1,2,4,8,16,all]
+usage: rivals.py [--data DIR] [--own NAME TRAIN TEST]... [--koofu PROGRAM] [--sets NAME,...] [--rivals NAME,...]
+                 [--shots 1,2,4,8,16,all]
                  [--rival-shots all] [--seeds 10] [--limit SECONDS] [--out CSV] [--text] [--raw-units] [--uneven]
 
-DIR/embeddings holds NAME_x.npy (rows) and NAME_y.npy (class numbers). The rivals:
+DIR/embeddings holds NAME_x.npy (rows) and NAME_y.npy (class numbers). --own is a set of yours, which takes the place of
+those: TRAIN_x.npy, TRAIN_y.npy, TEST_x.npy and TEST_y.npy, with classes as numbers or strings; it may be repeated. The
+rivals:
 
     raw               nearest class mean by cosine, of unit rows
     paper             koofu fit --method paper
@@ -67,7 +70,7 @@ SETS = {
     "flowers": ("Flowers", "oxford_flowers_vitb32_16shot", "oxford_flowers_vitb32_test"),
     "textures": ("Textures", "dtd_vitb32_val", "dtd_vitb32_test"),
 }
-SHOTS = {"imagenet": 4, "textures": 24}  # rows of each class; 16 in the others
+SHOTS = {}  # rows of each class, of sets that were read and whose classes all have as many
 TEXT = "imagenet1k_vitb32_text_photo_of_a"
 RIVALS = {
     "raw": "raw class means",
@@ -100,12 +103,27 @@ def unit(rows):
     return rows / np.linalg.norm(rows, axis=1, keepdims=True)
 
 
+def read(path):
+    try:
+        return np.load(path)
+    except (OSError, ValueError) as reason:
+        sys.exit(f"{path} cannot be read: {reason}")
+
+
 class Set:
     def __init__(self, folder, name):
         _, train, test = SETS[name]
-        self.x, self.y, self.q, self.labels = (np.load(os.path.join(folder, f"{part}_{kind}.npy"))
-                                               for part in (train, test) for kind in "xy")
-        self.smallest = int(np.bincount(self.y).min())
+        self.x, y, self.q, labels = (read(os.path.join(folder, f"{part}_{kind}.npy")) for part in (train, test) for kind in "xy")
+        for stem, rows, classes in ((train, self.x, y), (test, self.q, labels)):
+            if rows.ndim != 2 or len(rows) != len(classes) or rows.shape[1] != self.x.shape[1]:
+                sys.exit(f"{stem}: rows of shape {rows.shape} and {len(classes)} labels, beside training rows of {self.x.shape[1:]}")
+        numbers = {label: k for k, label in enumerate(sorted(set(y.tolist())))}
+        for label in set(labels.tolist()) - set(numbers):
+            sys.exit(f"{test}_y.npy: class {label} has no training rows")
+        self.y, self.labels = (np.array([numbers[label] for label in part.tolist()]) for part in (y, labels))
+        sizes = np.bincount(self.y)
+        self.smallest = int(sizes.min())
+        SHOTS[name] = self.smallest if self.smallest == sizes.max() else None
 
 
 def draw(labels, shots, seed):
@@ -434,7 +452,7 @@ def full_tables(made, sets, rivals):
 def by_shots(made, name, shots, who, column="top1"):
     """Mean over draws, or of all rows where a set has just as many; None where it was not measured."""
     value = made.mean(column, name, shots, who)
-    return made.mean(column, name, "all", who) if value is None and shots == SHOTS.get(name, 16) else value
+    return made.mean(column, name, "all", who) if value is None and shots == SHOTS.get(name) else value
 
 
 def there(values):
@@ -615,7 +633,8 @@ def parse_arguments():
     parser.add_argument("-h", "--help", action="store_true")
     parser.add_argument("--data", default=os.path.join(HERE, "..", "..", "shared", "data"))
     parser.add_argument("--koofu", default=os.path.join(HERE, "..", "build", "koofu"))
-    parser.add_argument("--sets", type=names(SETS), default=list(SETS))
+    parser.add_argument("--own", nargs=3, action="append", default=[], metavar=("NAME", "TRAIN", "TEST"))
+    parser.add_argument("--sets")
     parser.add_argument("--rivals", type=names(RIVALS), default=list(RIVALS))
     parser.add_argument("--shots", type=numbers, default=[1, 2, 4, 8, 16, "all"])
     parser.add_argument("--rival-shots", type=numbers, default=["all"])
@@ -625,13 +644,24 @@ def parse_arguments():
     parser.add_argument("--text", action="store_true")
     parser.add_argument("--raw-units", action="store_true")
     parser.add_argument("--uneven", action="store_true")
-    return parser.parse_args()
+    arguments = parser.parse_args()
+    own = {name: (name, os.path.abspath(train), os.path.abspath(test)) for name, train, test in arguments.own}
+    if arguments.text and own:
+        parser.error("--text is about ImageNet, not about sets of your own")
+    SETS.update(own)
+    try:
+        arguments.sets = names(SETS)(arguments.sets) if arguments.sets else list(own or SETS)
+    except argparse.ArgumentTypeError as reason:
+        parser.error(f"--sets: {reason}")
+    arguments.data_needed = not arguments.raw_units and any(name not in own for name in arguments.sets)
+    return arguments
 
 
 def require(arguments, folder):
     """What is missing, in words, before anything is measured."""
-    if not arguments.raw_units and not os.path.isdir(folder):
-        sys.exit(f"there is no folder {folder}; --data names the one that holds 'embeddings' (docs/accuracy.md)")
+    if arguments.data_needed and not os.path.isdir(folder):
+        sys.exit(f"there is no folder {folder}; --data names the one that holds 'embeddings' (docs/accuracy.md), "
+                 "and --own sets of yours")
     if not os.access(arguments.koofu, os.X_OK):
         sys.exit(f"there is no program {arguments.koofu}; build koofu (make), or give --koofu")
     if arguments.raw_units or arguments.uneven or (not arguments.text and any(name in NEED_SKLEARN for name in arguments.rivals)):

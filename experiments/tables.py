@@ -12,6 +12,7 @@ paper.csv has the paper's figure for it. Nothing is computed here but shares of 
 import csv
 import json
 import os
+import re
 import struct
 import sys
 
@@ -95,9 +96,15 @@ class Work:
         return sorted({int(d) for d in self.lines("dims.txt")[0].split(",")}, reverse=True)
 
     def size(self):
-        """Training rows of IN-1k and their dimensions."""
+        """The number of training rows and their dimensions."""
         meta = self.header("1k.safetensors")["__metadata__"]
         return int(meta["rows"]), int(meta["dim"])
+
+    def training(self):
+        """What to call the two training sets, which need not be ImageNet's."""
+        classes = self.lines("1k.txt")
+        imagenet = len(classes) == 1000 and all(re.fullmatch(r"n\d{8}", name) for name in classes)
+        return ("IN-1k", "IN-21k") if imagenet else ("the training rows", "the larger set")
 
     def papers_dims(self):
         """What the paper's dimensions are here: the same numbers, or as large shares of all."""
@@ -255,7 +262,7 @@ def shown(cell, key):
 def dims_nvp(work):
     table = Table("Nearest visual prototype in fewer dimensions", ["space", "dim."], tops(work))
     sweep_rows(work, table, "dims-nvp", "dim")
-    table.notes.append("S_w and S_b of IN-1k, λ = {lambda_1k}.")
+    table.notes.append("S_w and S_b of {training}, λ = {lambda_1k}.")
     return table
 
 
@@ -263,7 +270,7 @@ def euclid_dims(work):
     table = Table("Nearest visual prototype in fewer dimensions, Euclidean distance of rows with their own lengths",
                   ["space", "dim."], tops(work))
     sweep_rows(work, table, "euclid-dims", "dim")
-    table.notes.append("S_w and S_b of IN-1k, λ = {euclid_1k}.")
+    table.notes.append("S_w and S_b of {training}, λ = {euclid_1k}.")
     return table
 
 
@@ -292,7 +299,7 @@ def dims_knn(work):
     table.add("raw", [SPACES["raw"], str(work.size()[1])], knn_values(work, "dims-knn-raw"))
     for dim in work.dims():
         table.add(str(dim), [SPACES["1K"], str(dim)], knn_values(work, f"dims-knn-{dim}"))
-    table.notes.append("S_w of IN-1k, S_b of {knn_between}, λ = {lambda_1k}.")
+    table.notes.append("S_w of {training}, S_b of {knn_between}, λ = {lambda_1k}.")
     return table
 
 
@@ -358,7 +365,7 @@ def zeroshot(work):
 
 def zeroshot_dims(work):
     table = zero_shot(work, "zeroshot-dims", "Zero-shot classification in fewer dimensions", "dim.", "dim")
-    table.notes.append("Top-1. S_w and S_b of IN-1k, λ = {lambda_1k}. Without centring, as in the paper.")
+    table.notes.append("Top-1. S_w and S_b of {training}, λ = {lambda_1k}. Without centring, as in the paper.")
     return table
 
 
@@ -420,7 +427,7 @@ def write_csv(path, table, paper):
 def write_table(folder, name, beside_paper):
     work = Work(folder)
     table = TABLES[name](work)
-    table.notes = [note.format_map(work.settings) for note in table.notes]
+    table.notes = [note.format_map({**work.settings, "training": work.training()[0]}) for note in table.notes]
     paper, slips = paper_figures(name)
     if not beside_paper:
         of = "21K" if name in ("synsets", "lambda-21k") else ""
@@ -448,10 +455,10 @@ def write_summary(folder):
     lines = ["# Tables of the paper", ""]
     if work.has("1k.safetensors"):
         rows, dim = work.size()
-        lines += [f"- IN-1k: {rows:,} training rows of {dim}, {len(work.lines('1k.txt')):,} classes"]
+        lines += [f"- {work.training()[0]}: {rows:,} of {dim}, {len(work.lines('1k.txt')):,} classes"]
     if work.has("21k.safetensors"):
         rows = int(work.header("21k.safetensors")["__metadata__"]["rows"])
-        lines += [f"- IN-21k: {rows:,} rows, {len(work.lines('21k.txt')):,} classes, and "
+        lines += [f"- {work.training()[1]}: {rows:,} rows, {len(work.lines('21k.txt')):,} classes, and "
                   f"{len(work.lines('only.txt')):,} of 1K that it lacks"]
     lines += [f"- {work.settings['koofu']}; {processor()}", ""]
     for name in there:

@@ -73,7 +73,11 @@ kf_status sv_world_classifier(sv_world *w, kf_ctx *own, uint32_t top, const kf_c
   return KF_ERR_ARG;
 }
 
-const char *sv_base_name(const char *path) { return path; }
+const char *sv_model_name(const sv_server *s, char *name, size_t size) {
+  (void)s;
+  snprintf(name, size, "model");
+  return name;
+}
 
 /* --- the target ------------------------------------------------------------------------------- */
 
@@ -118,6 +122,9 @@ static void read_all(sv_request *r) {
     const unsigned char *bytes = in->pictures[i].bytes;
     for (size_t at = 0; at < in->pictures[i].n; at++) sum += bytes[at];
   }
+  if (in->n_files > (in->kind == SV_ROW_VALUES ? 1 : in->n)) abort();
+  for (uint64_t i = 0; i < in->n_files; i++)
+    if (in->files[i]) sum += (double)strlen(in->files[i]);
   if (in->kind == SV_ROW_NUMBERS && in->n <= 16 && !sv_fetch_rows(r, ctx)) abort();
 }
 
@@ -129,7 +136,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
                                       "image/png",
                                       "application/octet-stream",
                                       "application/json; charset=utf-8",
-                                      "text/plain"};
+                                      "text/plain",
+                                      "multipart/form-data; boundary=xyz"};
   prepare();
   if (size < 2) return 0;
   char number[24];

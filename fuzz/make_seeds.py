@@ -904,7 +904,7 @@ def tokens_seeds():
 def serve_body_seeds():
     """The address and the kind of body, the length of JSON before a binary tensor, and the body."""
     addresses = {"classify": 0, "search": 1, "class": 2, "embeddings": 3, "infer": 4, "binary": 5}
-    kinds = {"json": 0, "npy": 8, "picture": 16, "octets": 24}
+    kinds = {"json": 0, "npy": 8, "picture": 16, "octets": 24, "form": 48}
 
     def seed(name, address, body, kind="json", head=0):
         put("serve_body", name, bytes([addresses[address] + kinds[kind], head]) + (body if isinstance(body, bytes) else body.encode()))
@@ -922,6 +922,16 @@ def serve_body_seeds():
     seed("infer-binary", "binary", head.encode() + struct.pack("<3d", 1, 2, 3), "octets", len(head))
     seed("npy", "classify", npy("<f4", "(2, 3)", floats(1, 2, 3, 4, 5, 6)), "npy")
     seed("picture", "classify", b"\x89PNG\r\n\x1a\n", "picture")
+
+    def form(*parts):
+        return b"".join(b"--xyz\r\nContent-Disposition: form-data; " + head + b"\r\n\r\n" + value + b"\r\n" for head, value in parts) + b"--xyz--\r\n"
+
+    seed("form-pictures", "search", form((b'name="images"; filename="a \\"b\\".png"', b"\x89PNG"), (b"name=images", b"\xff\xd8\xff"), (b'name="k"', b"3")), "form")
+    seed("form-rows", "classify", form((b'name="rows"; filename="d/r.npy"', npy("<f4", "(1, 3)", floats(1, 2, 3))), (b'name="top"', b"2")), "form")
+    seed("form-class", "class", form((b'name="name"', b"okapi"), (b'name="rows"', b"[[1,2,3]]")), "form")
+    seed("form-texts", "search", form((b'name="texts"', b"a fox"), (b'name="texts"', b"an owl"), (b'name="space"', b"raw")), "form")
+    seed("bad-form-end", "classify", form((b'name="images"; filename="a', b"x"))[:-7], "form")
+    seed("bad-form-head", "classify", b"--xyz\r\nContent-Disposition: form-data; name", "form")
     for name, body in {"bad-deep": "[" * 40, "bad-comma": '{"rows":[[1,]]}', "bad-half": '{"rows":["\\ud800"]}', "bad-twice": '{"k":1,"k":2}',
                        "bad-skip": '{"inputs":[],"parameters":{"a":[{"b":[null,true,"x"]}]}}', "bad-zero": '{"rows":[[01]]}'}.items():
         seed(name, "infer" if name == "bad-skip" else "search", body)

@@ -68,6 +68,25 @@ KF_API uint64_t kf_encoder_checksum(const kf_encoder *encoder);
 /* The origin of its embeddings (koofu_files.h). Never NULL; owned by the encoder. */
 KF_API const kf_origin *kf_encoder_origin(const kf_encoder *encoder);
 
+/* What is in a model folder, without loading it: from its settings, the headers of its weights and
+ * its tokenizer, which a model with a text tower must have. */
+typedef struct kf_tower_info {
+  uint32_t layers, width, heads; /* 0: no such tower */
+} kf_tower_info;
+
+typedef struct kf_encoder_info {
+  const char *family; /* "CLIP" or "SigLIP"; static, as is dtype */
+  const char *dtype;  /* of the weights, as the file spells it: "F32" */
+  uint64_t parameters, bytes;
+  uint32_t dim; /* of embeddings */
+  kf_tower_info image, text;
+  uint32_t image_size, patch_size; /* pixels */
+  uint32_t context, vocabulary;    /* tokens */
+  uint64_t reserved[4];
+} kf_encoder_info;
+
+KF_API kf_status kf_encoder_describe(kf_ctx *ctx, const char *folder, kf_encoder_info *out);
+
 /* ---------------------------------------------------------------------------------------------
  * 2  Pictures and words in memory
  * ------------------------------------------------------------------------------------------ */

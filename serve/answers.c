@@ -53,12 +53,15 @@ static void fail_picture(sv_request *r, kf_ctx *ctx, uint64_t i) {
   kf_status status = kf_encode_image_bytes(ctx, encoder, &r->in.pictures[i], 1,
                                            r->in.rows + i * kf_encoder_dim(encoder), NULL);
   const char *message = kf_errmsg(ctx), *colon = strstr(message, ": ");
+  char number[40];
+  snprintf(number, sizeof number, "picture %llu", (unsigned long long)i);
+  const char *name = r->in.n_files > 0 && r->in.files[i] ? r->in.files[i] : number;
   if (status == KF_ERR_DATA)
-    sv_fail(r, 422, "picture %llu: %s%s", (unsigned long long)i, colon ? colon + 2 : message,
+    sv_fail(r, 422, "%s: %s%s", name, colon ? colon + 2 : message,
             kf_errhint(ctx) == KF_HINT_MAX_PIXELS ? "; the server's --max-pixels raises the limit"
                                                   : "");
   else
-    sv_fail(r, 503, "picture %llu could not be encoded; try again later", (unsigned long long)i);
+    sv_fail(r, 503, "%s could not be encoded; try again later", name);
 }
 
 /* Hands the rows of a batch back to the requests. */
@@ -149,31 +152,6 @@ static bool fits_model(sv_request *r) {
   return sv_fail(r, 422, "the encoder has %u dimensions, the model takes %u", dim, wanted);
 }
 
-/* --- the equivalent command ------------------------------------------------------------------- */
-
-static const char *operand_of(const sv_input *in, bool search) {
-  switch (in->kind) {
-  case SV_PICTURES: return "PICTURE.jpg";
-  case SV_TEXTS: return "'WORDS'";
-  case SV_ROW_NUMBERS: return search ? "--itself" : "ROWS.npy";
-  default: return "ROWS.npy";
-  }
-}
-
-static void put_command(sv_request *r, const char *verb, const char *file, const char *options) {
-  bool encoded = r->in.kind == SV_PICTURES || r->in.kind == SV_TEXTS;
-  sv_text command = {.arena = &r->arena};
-  sv_putf(&command, "koofu %s ", verb);
-  sv_put_word(&command, file);
-  sv_putf(&command, " %s", operand_of(&r->in, strcmp(verb, "search") == 0));
-  if (encoded) {
-    sv_puts(&command, " --encoder ");
-    sv_put_word(&command, r->server->options.encoder);
-  }
-  sv_puts(&command, options);
-  sv_json_string(&r->out, "command", sv_text_string(&command));
-}
-
 /* --- classify --------------------------------------------------------------------------------- */
 
 typedef struct ranking {
@@ -230,7 +208,6 @@ static void put_answer(sv_request *r, const ranking *f, uint64_t i) {
 
 void sv_work_classify(sv_request *r, kf_ctx *ctx) {
   ranking f;
-  char options[64];
   if (!fits_model(r)) return;
   shift_texts(r);
   kf_status status = classify(r, ctx, r->in.top < 2 ? 2 : r->in.top, &f);
@@ -245,9 +222,7 @@ void sv_work_classify(sv_request *r, kf_ctx *ctx) {
   sv_json_close(t, ']');
   sv_json_string(t, "space", "koofu");
   sv_json_real(t, "ms", round(1e5 * (sv_now() - r->begun)) / 100);
-  snprintf(options, sizeof options, " --top %u%s", r->in.top,
-           f.probabilities ? " --probabilities" : "");
-  put_command(r, "classify", sv_model_file(r->server), options);
+  sv_put_command(r, sv_classify_command);
   sv_answer_json(r, 200);
 }
 
@@ -346,9 +321,7 @@ static void put_neighbours(sv_request *r, const neighbours *found, uint64_t i) {
 }
 
 static void print_search(sv_request *r, const neighbours *found) {
-  const sv_options *o = &r->server->options;
   sv_text *t = &r->out;
-  char options[48];
   sv_json_open(t, NULL, '{');
   sv_json_open(t, "results", '[');
   for (uint64_t i = 0; i < r->in.n; i++) put_neighbours(r, found, i);
@@ -356,8 +329,7 @@ static void print_search(sv_request *r, const neighbours *found) {
   sv_json_string(t, "space", r->in.raw ? "raw" : "koofu");
   sv_json_string(t, "metric", kf_metric_name(kf_gallery_metric(gallery_of(r))));
   sv_json_real(t, "ms", round(1e5 * (sv_now() - r->begun)) / 100);
-  snprintf(options, sizeof options, " -k %u", r->in.k);
-  put_command(r, "search", o->gallery ? sv_base_name(o->gallery) : "gallery.safetensors", options);
+  sv_put_command(r, sv_search_command);
   sv_answer_json(r, 200);
 }
 

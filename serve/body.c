@@ -1,6 +1,7 @@
 /* body.c - the input of requests: rows as JSON or .npy, row numbers, pictures as files or data
- * URIs, and words. Strings and pictures stay in the body, which is decoded in place, so a request
- * takes little more memory than its body; only rows are copied. */
+ * URIs, and words, in JSON or in a form. Strings and pictures stay in the body, which is decoded in
+ * place, so a request takes little more memory than its body; only rows are copied. */
+#include "form.h"
 #include "json.h"
 #include "server.h"
 
@@ -13,17 +14,22 @@
 
 /* --- media types ------------------------------------------------------------------------------ */
 
-typedef enum media { MEDIA_NONE, MEDIA_JSON, MEDIA_NPY, MEDIA_PICTURE, MEDIA_OTHER } media;
+typedef enum media {
+  MEDIA_NONE,
+  MEDIA_JSON,
+  MEDIA_FORM,
+  MEDIA_NPY,
+  MEDIA_PICTURE,
+  MEDIA_OTHER
+} media;
 
 static media media_of(sv_request *r) {
   static const struct {
     const char *name;
     media media;
-  } known[] = {{"application/json", MEDIA_JSON},
-               {"application/x-npy", MEDIA_NPY},
-               {"application/octet-stream", MEDIA_NPY},
-               {"image/jpeg", MEDIA_PICTURE},
-               {"image/png", MEDIA_PICTURE},
+  } known[] = {{"application/json", MEDIA_JSON}, {"multipart/form-data", MEDIA_FORM},
+               {"application/x-npy", MEDIA_NPY}, {"application/octet-stream", MEDIA_NPY},
+               {"image/jpeg", MEDIA_PICTURE},    {"image/png", MEDIA_PICTURE},
                {"image/webp", MEDIA_PICTURE}};
   const char *type = sv_header(r, "Content-Type");
   if (!type) return MEDIA_NONE;
@@ -155,11 +161,13 @@ static bool read_npy(sv_request *r, kf_ctx *ctx, const kf_data *data, const char
   return true;
 }
 
-static bool parse_npy(sv_request *r, kf_ctx *ctx) {
-  static const char magic[] = "\x93NUMPY";
-  if (r->n_body < 10 || memcmp(r->body, magic, 6) != 0)
-    return sv_fail(r, 400, "the body is not an .npy array");
-  int fd = file_of(r->body, r->n_body);
+static bool is_npy(const char *bytes, size_t n) {
+  return n >= 10 && memcmp(bytes, "\x93NUMPY", 6) == 0;
+}
+
+static bool parse_npy(sv_request *r, kf_ctx *ctx, const char *bytes, size_t n) {
+  if (!is_npy(bytes, n)) return sv_fail(r, 400, "the body is not an .npy array");
+  int fd = file_of(bytes, n);
   if (fd < 0) return sv_fail_memory(r);
   char path[64];
   snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
@@ -227,41 +235,59 @@ static bool picture_of(sv_json *j, char *uri, size_t n, uint64_t number, kf_imag
   return fine;
 }
 
+static bool start_pictures(sv_request *r) {
+  sv_input *in = &r->in;
+  if (!needs_tower(r, false)) return false;
+  if (!in->pictures) in->pictures = sv_take(&r->arena, SV_MAX_PICTURES, sizeof *in->pictures);
+  in->kind = SV_PICTURES;
+  return in->pictures ? true : sv_fail_memory(r);
+}
+
+static bool another_picture(sv_request *r) {
+  if (r->in.n < SV_MAX_PICTURES) return true;
+  return sv_fail(r, 413, "a request has at most %d pictures", SV_MAX_PICTURES);
+}
+
 static bool parse_images(sv_request *r, sv_json *j) {
   sv_input *in = &r->in;
   char *uri;
   size_t n;
-  if (!needs_tower(r, false)) return false;
-  in->pictures = sv_take(&r->arena, SV_MAX_PICTURES, sizeof *in->pictures);
-  if (!in->pictures) return sv_fail_memory(r);
-  in->kind = SV_PICTURES;
+  if (!start_pictures(r)) return false;
   sv_json_array(j);
   while (sv_json_item(j)) {
-    if (in->n == SV_MAX_PICTURES)
-      return sv_fail(r, 413, "a request has at most %d pictures", SV_MAX_PICTURES);
+    if (!another_picture(r)) return false;
     if (!sv_json_text(j, &uri, &n) || !picture_of(j, uri, n, in->n, &in->pictures[in->n])) break;
     in->n++;
   }
   return true;
 }
 
-static bool parse_texts(sv_request *r, sv_json *j) {
+static bool start_texts(sv_request *r) {
+  sv_input *in = &r->in;
+  if (!needs_tower(r, true)) return false;
+  if (!in->texts) in->texts = sv_take(&r->arena, SV_MAX_TEXTS, sizeof *in->texts);
+  in->kind = SV_TEXTS;
+  return in->texts ? true : sv_fail_memory(r);
+}
+
+/* False: answered. */
+static bool parse_text(sv_request *r, sv_json *j) {
   sv_input *in = &r->in;
   char *text;
   size_t n;
-  if (!needs_tower(r, true)) return false;
-  in->texts = sv_take(&r->arena, SV_MAX_TEXTS, sizeof *in->texts);
-  if (!in->texts) return sv_fail_memory(r);
-  in->kind = SV_TEXTS;
+  if (in->n == SV_MAX_TEXTS) return sv_fail(r, 413, "a request has at most %d texts", SV_MAX_TEXTS);
+  if (!sv_json_text(j, &text, &n)) return true;
+  if (n > SV_MAX_TEXT)
+    sv_json_refuse(j, "text %llu has more than %d bytes", (unsigned long long)in->n, SV_MAX_TEXT);
+  in->texts[in->n++] = text;
+  return true;
+}
+
+static bool parse_texts(sv_request *r, sv_json *j) {
+  if (!start_texts(r)) return false;
   sv_json_array(j);
-  while (sv_json_item(j)) {
-    if (in->n == SV_MAX_TEXTS)
-      return sv_fail(r, 413, "a request has at most %d texts", SV_MAX_TEXTS);
-    if (!sv_json_text(j, &text, &n)) break;
-    if (n > SV_MAX_TEXT)
-      sv_json_refuse(j, "text %llu has more than %d bytes", (unsigned long long)in->n, SV_MAX_TEXT);
-    in->texts[in->n++] = text;
-  }
+  while (sv_json_item(j))
+    if (!parse_text(r, j)) return false;
   return true;
 }
 
@@ -324,6 +350,11 @@ static bool parse_field(sv_request *r, sv_json *j, unsigned field) {
   }
 }
 
+/* One kind of input, and no field twice. */
+static bool is_repeated(unsigned field, unsigned seen) {
+  return seen & field || (field & INPUT_FIELDS && seen & INPUT_FIELDS);
+}
+
 static bool parse_json(sv_request *r, unsigned allowed) {
   sv_json j = sv_json_of(r->body, r->n_body);
   unsigned seen = 0;
@@ -333,7 +364,7 @@ static bool parse_json(sv_request *r, unsigned allowed) {
     unsigned field = field_of(key) & allowed;
     if (field == 0)
       sv_json_refuse(&j, "unknown field '%.60s'", key);
-    else if (seen & field || (field & INPUT_FIELDS && seen & INPUT_FIELDS))
+    else if (is_repeated(field, seen))
       sv_json_refuse(&j, "'%s' is repeated, or given with another input", key);
     else if (!parse_field(r, &j, field))
       return false;
@@ -341,6 +372,56 @@ static bool parse_json(sv_request *r, unsigned allowed) {
   }
   return sv_json_end(&j) ? true : fail_json(r, &j);
 }
+
+/* --- forms: the fields of JSON; pictures and texts may be repeated ---------------------------- */
+
+enum { SEVERAL = FIELD_IMAGES | FIELD_TEXTS, PLAIN = FIELD_TEXTS | FIELD_SPACE | FIELD_NAME };
+
+static bool keep_file(sv_request *r, const sv_part *part) {
+  sv_input *in = &r->in;
+  if (!in->files) in->files = sv_take(&r->arena, SV_MAX_PICTURES, sizeof *in->files);
+  if (!in->files) return sv_fail_memory(r);
+  in->files[in->n_files++] = part->file && *part->file ? part->file : NULL;
+  return true;
+}
+
+static bool take_picture(sv_request *r, const sv_part *part) {
+  sv_input *in = &r->in;
+  if (!start_pictures(r) || !another_picture(r) || !keep_file(r, part)) return false;
+  if (part->n == 0) return sv_fail(r, 422, "picture %llu is empty", (unsigned long long)in->n);
+  in->pictures[in->n++] = (kf_image_bytes){.bytes = part->bytes, .n = part->n};
+  return true;
+}
+
+static bool parse_part(sv_request *r, kf_ctx *ctx, const sv_part *part, unsigned field) {
+  if (field == FIELD_IMAGES) return take_picture(r, part);
+  if (field == FIELD_ROWS && is_npy(part->bytes, part->n))
+    return keep_file(r, part) && parse_npy(r, ctx, part->bytes, part->n);
+  sv_json j = sv_json_of(part->bytes, part->n);
+  j.plain = (field & PLAIN) != 0;
+  bool fine =
+      field == FIELD_TEXTS ? start_texts(r) && parse_text(r, &j) : parse_field(r, &j, field);
+  if (!fine || sv_json_end(&j)) return fine;
+  return sv_fail(r, j.refused ? 422 : 400, "'%s' of the form: %s", part->name, j.error);
+}
+
+static bool parse_form(sv_request *r, kf_ctx *ctx, unsigned allowed) {
+  sv_form form = sv_form_of(sv_header(r, "Content-Type"), r->body, r->n_body);
+  sv_part part;
+  unsigned seen = 0;
+  while (sv_form_next(&form, &part)) {
+    unsigned field = field_of(part.name) & allowed;
+    if (field == 0)
+      return sv_fail(r, 422, "unknown field '%.60s' (pictures are 'images')", part.name);
+    if (is_repeated(field, seen & ~(field & SEVERAL)))
+      return sv_fail(r, 422, "'%s' is repeated, or given with another input", part.name);
+    if (!parse_part(r, ctx, &part, field)) return false;
+    seen |= field;
+  }
+  return form.wrong ? sv_fail(r, 400, "%s", form.wrong) : true;
+}
+
+/* --- any body --------------------------------------------------------------------------------- */
 
 static bool parse_picture(sv_request *r) {
   sv_input *in = &r->in;
@@ -357,12 +438,13 @@ static bool parse_picture(sv_request *r) {
 static bool parse_input(sv_request *r, kf_ctx *ctx, unsigned allowed) {
   switch (media_of(r)) {
   case MEDIA_JSON: return parse_json(r, allowed);
-  case MEDIA_NPY: return parse_npy(r, ctx);
+  case MEDIA_FORM: return parse_form(r, ctx, allowed);
+  case MEDIA_NPY: return parse_npy(r, ctx, r->body, r->n_body);
   case MEDIA_PICTURE: return parse_picture(r);
   default:
     return sv_fail(r, 415,
-                   "the Content-Type must be application/json, application/x-npy, image/jpeg, "
-                   "image/png or image/webp");
+                   "the Content-Type must be application/json, multipart/form-data, "
+                   "application/x-npy, image/jpeg, image/png or image/webp");
   }
 }
 
@@ -455,9 +537,11 @@ static bool make_prompts(sv_request *r, kf_ctx *ctx) {
 
 bool sv_parse_class(sv_request *r, kf_ctx *ctx) {
   sv_input *in = &r->in;
-  if (media_of(r) != MEDIA_JSON)
-    return sv_fail(r, 415, "the Content-Type must be application/json");
-  if (!parse_json(r, INPUT_FIELDS | FIELD_NAME | FIELD_TEXT)) return false;
+  media type = media_of(r);
+  unsigned allowed = INPUT_FIELDS | FIELD_NAME | FIELD_TEXT;
+  if (type != MEDIA_JSON && type != MEDIA_FORM)
+    return sv_fail(r, 415, "the Content-Type must be application/json or multipart/form-data");
+  if (!(type == MEDIA_JSON ? parse_json(r, allowed) : parse_form(r, ctx, allowed))) return false;
   if (!in->name) return sv_fail(r, 422, "a new class needs a name");
   if (in->by_name && in->kind == SV_NOTHING) return make_prompts(r, ctx);
   if (in->by_name || in->kind == SV_TEXTS)

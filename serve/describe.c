@@ -10,8 +10,11 @@ const char *sv_base_name(const char *path) {
   return slash ? slash + 1 : path;
 }
 
-const char *sv_model_file(const sv_server *s) {
-  return s->demo ? "model.safetensors" : sv_base_name(s->options.model);
+const char *sv_model_name(const sv_server *s, char *name, size_t size) {
+  snprintf(name, size, "%s", s->demo ? "demo" : sv_base_name(s->options.model));
+  char *dot = strrchr(name, '.');
+  if (dot && strcmp(dot, ".safetensors") == 0) *dot = '\0';
+  return name;
 }
 
 static const char *metric_of(const kf_model *model) {
@@ -96,7 +99,8 @@ static void put_missing(sv_request *r) {
   sv_json_open(t, "missing", '[');
   if (r->server->demo)
     sv_json_string(t, NULL,
-                   "no encoder: this is the demo, a synthetic world; choose a row of its gallery");
+                   "no encoder and no files: this is the demo, a synthetic world; choose a row of "
+                   "its gallery");
   else if (!r->server->encoder)
     sv_json_string(t, NULL, "no encoder: start with --encoder DIR to drop pictures and type words");
   else if (!has_tower(r->server, true))
@@ -126,9 +130,32 @@ void sv_work_info(sv_request *r, kf_ctx *ctx) {
   put_encoder(r);
   put_abilities(r);
   put_missing(r);
-  sv_json_open(t, "commands", '{');
-  sv_json_string(t, "serve", r->server->options.command);
+  sv_answer_json(r, 200);
+}
+
+/* --- models, as OpenAI lists them ------------------------------------------------------------- */
+
+static void put_listed(sv_request *r, const char *id) {
+  sv_text *t = &r->out;
+  sv_json_open(t, NULL, '{');
+  sv_json_string(t, "id", id);
+  sv_json_string(t, "object", "model");
+  sv_json_int(t, "created", r->world->base->written);
+  sv_json_string(t, "owned_by", "koofu");
   sv_json_close(t, '}');
+}
+
+void sv_work_models(sv_request *r, kf_ctx *ctx) {
+  const kf_encoder *e = r->server->encoder;
+  sv_text *t = &r->out;
+  char name[256];
+  (void)ctx;
+  sv_json_open(t, NULL, '{');
+  sv_json_string(t, "object", "list");
+  sv_json_open(t, "data", '[');
+  put_listed(r, sv_model_name(r->server, name, sizeof name));
+  if (e) put_listed(r, kf_origin_name(kf_encoder_origin(e)));
+  sv_json_close(t, ']');
   sv_answer_json(r, 200);
 }
 
@@ -157,7 +184,7 @@ void sv_work_classes(sv_request *r, kf_ctx *ctx) {
   for (uint32_t k = 0; k < n; k++) put_one_class(r, w, k, NULL);
   sv_json_close(t, ']');
   sv_json_count(t, "added", w->n_added);
-  sv_json_string(t, "command", r->server->demo ? "koofu info model.safetensors" : NULL);
+  sv_put_command(r, sv_classes_command);
   sv_answer_json(r, 200);
 }
 
@@ -180,15 +207,10 @@ static void fail_change(sv_request *r, kf_status status, const char *message) {
 static void answer_added(sv_request *r) {
   sv_world *w = sv_world_get(r->server);
   int64_t k = sv_world_class(w, r->in.name);
-  sv_text *t = &r->out, command = {.arena = &r->arena};
-  sv_puts(&command, "koofu add-class ");
-  sv_put_word(&command, sv_model_file(r->server));
-  sv_puts(&command, " ");
-  sv_put_word(&command, r->in.name);
-  sv_putf(&command, " ROWS.npy%s -o model2.safetensors", r->in.by_name ? " --text" : "");
+  sv_text *t = &r->out;
   sv_json_open(t, NULL, '{');
   if (k >= 0) put_one_class(r, w, (uint32_t)k, "class");
-  sv_json_string(t, "command", sv_text_string(&command));
+  sv_put_command(r, sv_merge_command);
   sv_world_put(w);
   sv_answer_json(r, 201);
 }

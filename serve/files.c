@@ -10,7 +10,9 @@ static const char page_policy[] = "default-src 'none'; script-src 'self'; style-
                                   "base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
 static const sv_file *find(const char *path) {
-  const char *name = strcmp(path, "/") == 0 ? "index.html" : path + 1;
+  const char *name = strcmp(path, "/") == 0      ? "index.html"
+                     : strcmp(path, "/api") == 0 ? "api.html"
+                                                 : path + 1;
   for (size_t i = 0; i < sv_n_files; i++)
     if (strcmp(sv_files[i].name, name) == 0) return &sv_files[i];
   return NULL;

@@ -6,6 +6,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 sv_json sv_json_of(char *text, size_t n) {
   static char nothing[1];
@@ -23,9 +24,10 @@ void sv_json_refuse(sv_json *j, const char *format, ...) {
 }
 
 bool sv_json_end(sv_json *j) {
-  if (kf_json_end(&j->in)) return true;
+  if (j->plain ? sv_json_fine(j) : kf_json_end(&j->in)) return true;
   if (!j->refused)
-    snprintf(j->error, sizeof j->error, "not JSON: %s at byte %zu", j->in.wrong, sv_json_at(j));
+    snprintf(j->error, sizeof j->error, "%s%s at byte %zu",
+             j->plain ? "" : "not JSON: ", j->in.wrong, sv_json_at(j));
   return false;
 }
 
@@ -46,7 +48,16 @@ void sv_json_array(sv_json *j) {
   if (expect(j, kf_json_peek(&j->in) == '[', "an array")) kf_json_enter(&j->in);
 }
 
+static bool take_plain(sv_json *j, char **out, size_t *n) {
+  *out = j->in.at;
+  *n = (size_t)(j->in.end - j->in.at);
+  j->in.at = j->in.end;
+  if (sv_json_fine(j) && memchr(*out, '\0', *n)) kf_json_fail(&j->in, "a NUL");
+  return sv_json_fine(j);
+}
+
 bool sv_json_text(sv_json *j, char **out, size_t *n) {
+  if (j->plain) return take_plain(j, out, n);
   *out = NULL;
   *n = 0;
   return expect(j, kf_json_peek(&j->in) == '"', "a string") && kf_json_text(&j->in, out, n);

@@ -16,6 +16,7 @@ enum { SV_JSON_DEPTH = 32 };
 typedef struct sv_json {
   kf_json_reader in;
   bool refused;    /* valid JSON with an invalid value */
+  bool plain;      /* not JSON but one string, as it is: a value of a form */
   char error[200]; /* one sentence, after sv_json_end */
 } sv_json;
 

@@ -8,13 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *model_name(const sv_server *s, char *name, size_t size) {
-  snprintf(name, size, "%s", s->demo ? "demo" : sv_base_name(s->options.model));
-  char *dot = strrchr(name, '.');
-  if (dot && strcmp(dot, ".safetensors") == 0) *dot = '\0';
-  return name;
-}
-
 /* --- health and metadata ---------------------------------------------------------------------- */
 
 static void put_shape(sv_text *t, int64_t second) {
@@ -37,7 +30,7 @@ static void put_metadata(sv_request *r) {
   sv_text *t = &r->out;
   char name[256];
   sv_json_open(t, NULL, '{');
-  sv_json_string(t, "name", model_name(r->server, name, sizeof name));
+  sv_json_string(t, "name", sv_model_name(r->server, name, sizeof name));
   sv_json_open(t, "versions", '[');
   sv_json_close(t, ']');
   sv_json_string(t, "platform", "koofu");
@@ -65,7 +58,7 @@ static void put_server(sv_text *t) {
 /* What follows the name of the model in NAME, NAME/ready or NAME/infer; NULL: another model. */
 static const char *after_name(const sv_request *r) {
   char name[256];
-  size_t n = strlen(model_name(r->server, name, sizeof name));
+  size_t n = strlen(sv_model_name(r->server, name, sizeof name));
   return r->rest && strncmp(r->rest, name, n) == 0 && (r->rest[n] == '\0' || r->rest[n] == '/')
              ? r->rest + n
              : NULL;
@@ -483,7 +476,7 @@ static void print_infer(sv_request *r, const infer *f, const tensors *x, unsigne
   sv_text *t = &r->out;
   char name[256];
   sv_json_open(t, NULL, '{');
-  sv_json_string(t, "model_name", model_name(r->server, name, sizeof name));
+  sv_json_string(t, "model_name", sv_model_name(r->server, name, sizeof name));
   if (f->id[0]) sv_json_string(t, "id", f->id);
   sv_json_open(t, "outputs", '[');
   if (wanted & OUT_SCORES) put_floats(t, "scores", x->scores, n, answers, binary & OUT_SCORES);

@@ -172,14 +172,7 @@ static void put_names(sv_request *r, const points *p) {
 }
 
 static void print_map(sv_request *r, const points *p) {
-  sv_text *t = &r->out, command = {.arena = &r->arena};
-  if (r->in.raw)
-    sv_puts(&command, "koofu report ROWS.safetensors -o report.html");
-  else {
-    sv_puts(&command, "koofu transform ");
-    sv_put_word(&command, sv_model_file(r->server));
-    sv_puts(&command, " ROWS.safetensors -o mapped.npy");
-  }
+  sv_text *t = &r->out;
   sv_json_open(t, NULL, '{');
   sv_json_string(t, "space", r->in.raw ? "raw" : "koofu");
   sv_json_string(t, "axes",
@@ -189,7 +182,7 @@ static void print_map(sv_request *r, const points *p) {
   sv_json_count(t, "rows_total", r->world->shelf->n);
   put_points(r, p);
   put_names(r, p);
-  sv_json_string(t, "command", sv_text_string(&command));
+  sv_put_command(r, sv_map_command);
   sv_answer_json(r, 200);
 }
 

@@ -14,6 +14,7 @@ const sv_route sv_routes[] = {
     {"POST", "/v1/embeddings", "embeddings", .lane = SV_HERE, sv_parse_embeddings,
      sv_work_embeddings},
     {"GET", "/v1/info", "info", .lane = SV_HERE, NULL, sv_work_info},
+    {"GET", "/v1/models", "models", .lane = SV_HERE, NULL, sv_work_models},
     {"GET", "/v1/classes", "classes", .lane = SV_HERE, NULL, sv_work_classes},
     {"POST", "/v1/classes", "add_class", .lane = SV_CHANGES, sv_parse_class, sv_work_add_class},
     {"DELETE", "/v1/classes/*", "remove_class", .lane = SV_CHANGES, NULL, sv_work_remove_class},

@@ -35,9 +35,8 @@ typedef struct sv_options {
   uint64_t max_body; /* bytes */
   uint64_t memory;   /* bytes for all requests together */
   int any_encoder;
-  int check;           /* 1: stop when ready to serve */
-  int verbose;         /* 1: log each request */
-  const char *command; /* how it was started, for the page */
+  int check;   /* 1: stop when ready to serve */
+  int verbose; /* 1: log each request */
   /* A sentence for the log, with foreign text not yet escaped. Called from any thread, but never
    * two at a time. */
   void (*log)(void *user, const char *message);

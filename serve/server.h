@@ -44,6 +44,7 @@ typedef struct sv_shelf {
 typedef struct sv_base {
   atomic_uint users;
   kf_model *model; /* as in the file */
+  int64_t written; /* when, in seconds since 1970; 0: the demo */
 } sv_base;
 
 typedef struct sv_added {
@@ -131,6 +132,8 @@ typedef struct sv_input {
   uint64_t *numbers;        /* [n] rows of the gallery */
   kf_image_bytes *pictures; /* [n] */
   const char **texts;       /* [n]; NULL in a mixed list: a picture */
+  const char **files; /* [n_files] names of uploaded files: one for each picture, or of rows */
+  uint64_t n_files;
   uint32_t top, k;
   bool raw;            /* the space: the original one */
   bool space_given;    /* the request named it */
@@ -249,8 +252,16 @@ bool sv_fetch_rows(sv_request *r, kf_ctx *ctx);
 void sv_work_classify(sv_request *r, kf_ctx *ctx);
 void sv_work_search(sv_request *r, kf_ctx *ctx);
 void sv_work_embeddings(sv_request *r, kf_ctx *ctx);
+/* command.c: writes the member "command". A maker returns false if no command does the same. */
+void sv_put_command(sv_request *r, bool (*make)(sv_request *r, sv_text *t));
+bool sv_classify_command(sv_request *r, sv_text *t);
+bool sv_search_command(sv_request *r, sv_text *t);
+bool sv_map_command(sv_request *r, sv_text *t);
+bool sv_classes_command(sv_request *r, sv_text *t);
+bool sv_merge_command(sv_request *r, sv_text *t); /* of the added classes with the model */
 /* describe.c */
 void sv_work_info(sv_request *r, kf_ctx *ctx);
+void sv_work_models(sv_request *r, kf_ctx *ctx);
 void sv_work_classes(sv_request *r, kf_ctx *ctx);
 void sv_work_add_class(sv_request *r, kf_ctx *ctx);
 void sv_work_remove_class(sv_request *r, kf_ctx *ctx);
@@ -339,8 +350,8 @@ void sv_log(sv_server *server, const char *format, ...) __attribute__((format(pr
 /* A context for one thread of the server; notes: its notes are logged. NULL: out of memory. */
 kf_ctx *sv_context(sv_server *server, unsigned threads, bool notes);
 const char *sv_base_name(const char *path);
-/* The file name of the model, for the commands in answers. */
-const char *sv_model_file(const sv_server *server);
+/* The file name of the model without .safetensors; returns `name`. */
+const char *sv_model_name(const sv_server *server, char *name, size_t size);
 /* These set errno on failure. */
 int sv_open_folder(const char *path);                          /* -1: failed */
 bool sv_read_all(int fd, char *to, size_t room, size_t *n);    /* at most `room` bytes */

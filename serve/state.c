@@ -395,6 +395,7 @@ static kf_status load_base(sv_server *s, kf_ctx *ctx, sv_base **out) {
     free(base);
     return status;
   }
+  base->written = s->stamps.of[0].seconds;
   *out = base;
   return KF_OK;
 }

@@ -12,6 +12,14 @@ import urllib.parse
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 
+# Texts that lie on each other, in a table or a card.
+COLLIDING = """[...document.querySelectorAll('tr, .card, .field, .bar')].filter((e) => e.checkVisibility()).flatMap((e) => {
+  const boxes = [], walk = document.createTreeWalker(e, NodeFilter.SHOW_TEXT);
+  while (walk.nextNode()) { const n = walk.currentNode, r = document.createRange(); r.selectNodeContents(n);
+    if (n.data.trim() && n.parentElement.checkVisibility() && !n.parentElement.closest('.unseen, option, .id')) for (const b of r.getClientRects()) boxes.push([n, b]); }
+  return boxes.flatMap(([n, a]) => boxes.filter(([m, b]) => m !== n && a.left < b.right - 1 && b.left < a.right - 1 && a.top < b.bottom - 4 && b.top < a.bottom - 4)
+    .map(([m]) => `${n.data} and ${m.data}`)); }).slice(0, 3)"""
+
 
 def find():
     """The path of a Chromium, or None. KOOFU_CHROMIUM names another."""

@@ -517,6 +517,21 @@ def check_interruption(mini, out):
     check("the same figures after an interruption", result.returncode == 0 and content(second)["k.csv"] == content(out)["k.csv"], result.stderr[-200:] if result.returncode else "")
 
 
+def check_correction(mini):
+    """A run that failed before it measured anything does not block its own correction, and keeps what that does not touch."""
+    wrong = mini.script("corrected", "--only", "nvp", without=("--val-ids",))
+    check("a run without --val-ids fails", wrong.returncode == 1 and "--val-ids" in wrong.stderr, wrong.stderr[-200:])
+    kept = os.path.join(mini.path("corrected"), "work", "1k.safetensors")
+    before = os.stat(kept).st_mtime_ns
+    right = mini.script("corrected", "--only", "nvp")
+    check("... and is corrected in the same folder", right.returncode == 0, right.stderr[-300:] if right.returncode else "")
+    check("... with the statistics that were there", os.stat(kept).st_mtime_ns == before)
+    other = mini.script("corrected", "--only", "nvp", "--lambda-1k", "1x")
+    check("... but not once something is measured", other.returncode == 1 and "lambda_1k" in other.stderr, other.stderr[-200:])
+    with open(os.path.join(mini.path("corrected"), "tables.md"), encoding="utf-8") as file:
+        check("a miniature is not called IN-1k", "IN-1k" not in file.read())
+
+
 def check_small(mini):
     """Quick, without IN-21k, beside the paper; without text first."""
     some = ("--train-21k", "--train-21k-labels", "--classes-21k", "--real", "--hierarchy")
@@ -571,6 +586,7 @@ def main():
             check_interruption(mini, out)
             check_running(mini, out)
             check_small(mini)
+            check_correction(mini)
         print(f"{passed} passed, {failed} failed")
     return 1 if failed else 0
 

@@ -74,6 +74,30 @@ LD_LIBRARY_PATH=$lib run_examples "$work/pc"
 run_examples "$work/pc_static"
 passed 'examples through pkg-config, shared and static'
 
+# README's program and commands, as they are printed, after `make install PREFIX=$HOME/.local`.
+(
+  HOME=$work/home && export HOME && mkdir "$HOME" && cd "$HOME" && unset PKG_CONFIG_PATH
+  quiet "$cmake" --install "$build" --prefix "$HOME/.local"
+  awk '/^```c$/ { on = 1; next } /^```$/ { on = 0 } on' "$source/README.md" > fit.c
+  grep -E '^    (export PKG_CONFIG_PATH|cc fit.c .*pkg-config)' "$source/README.md" > lines.sh
+  [ "$(wc -l < lines.sh)" -eq 2 ] || fail "README's commands: $(cat lines.sh)"
+  quiet "$HOME/.local/bin/koofu" synth --classes 4 --dim 8 --per-class 9 -o train.safetensors
+  quiet sh -eu lines.sh
+  quiet ./fit
+  [ -s model.safetensors ] || fail "README's program writes no model"
+  echo mine > "$HOME/.local/share/doc/koofu/mine"
+  quiet "$source/tools/uninstall.sh" "$build" "$HOME/.local" "$cmake"
+  [ "$(find "$HOME/.local" ! -type d)" = "$HOME/.local/share/doc/koofu/mine" ] || fail "uninstall leaves $(find "$HOME/.local" ! -type d)"
+  [ ! -d "$HOME/.local/lib/cmake/koofu" ] || fail 'uninstall leaves a folder of its own'
+) || exit 1
+passed "README's commands, and uninstall"
+
+# Every target of the Makefile has a line in `make help`.
+for target in $(sed -n 's/^\([a-z-]*\):.*/\1/p' "$source/Makefile"); do
+  [ "$target" = tested ] || make -s -C "$source" help | grep -q "^make $target  *[A-Z].*\.\$" || fail "make help lacks $target"
+done
+passed 'make help'
+
 # The prefix is moved first: the package finds its files from where it is itself.
 mv "$prefix" "$work/moved"
 for library in koofu::koofu koofu::koofu_static; do

@@ -14,7 +14,7 @@ sys.dont_write_bytecode = True
 import browser
 
 PAGES = ("small.html", "hostile.html", "large.html", "empty.html", "answers.html")
-WINDOWS = ((1280, "light", ""), (1280, "dark", ""), (390, "light", ""), (390, "dark", ""), (320, "light", ""), (794, "light", "print"))
+WINDOWS = ((1280, "light", ""), (1680, "light", ""), (1280, "dark", ""), (390, "light", ""), (390, "dark", ""), (320, "light", ""), (794, "light", "print"))
 failures = []
 
 
@@ -70,6 +70,10 @@ CONTRAST = """(() => {
 OVERFLOW = """[...document.querySelectorAll('main *')].filter(e => e.getBoundingClientRect().right > WIDTH + 1 &&
   !e.closest('.scroll') && getComputedStyle(e).visibility !== 'hidden').slice(0, 3).map(e => e.outerHTML.slice(0, 90))"""
 
+# Boxes that hide a part of what they hold, without a shade at that edge.
+HIDING = """[...document.querySelectorAll('.scroll')].filter(e => e.scrollWidth > e.clientWidth + 1 &&
+  !getComputedStyle(e).backgroundImage.includes('gradient')).map(e => e.getAttribute('aria-label'))"""
+
 READING = """(() => { const g = document.querySelector('#lambda .read:nth-of-type(3)'), r = g.querySelector('rect');
   r.scrollIntoView({block: 'center'}); const b = r.getBoundingClientRect();
   return [b.x + b.width / 2, b.y + b.height / 2]; })()"""
@@ -83,6 +87,9 @@ def check_window(tab, path, width, scheme, media):
     check(found <= width, f"{where}: the page is {found} wide")
     wide = tab.evaluate(OVERFLOW.replace("WIDTH", str(width)))
     check(not wide, f"{where}: reaches over the edge: {wide}")
+    for script, words in ((HIDING, "hides what nothing tells of"), (browser.COLLIDING, "collides")):
+        found = tab.evaluate(script)
+        check(not found, f"{where}: {words}: {found}")
     ratio, text = tab.evaluate(CONTRAST)
     check(ratio >= 4.5, f"{where}: contrast {ratio:.2f} of '{text}'")
 

@@ -83,6 +83,26 @@ def check_others(common, out):
         check("... and LDA has no figure for two", ("pets", "2", "lda") not in rows and ("pets", "2", "gda-clip") in rows)
 
 
+def check_own(koofu, folder, work):
+    """Pets as a set of one's own, with strings for classes: the same figures, and no data folder is needed."""
+    import numpy as np
+    stems = [os.path.join(folder, "embeddings", f"oxford_pets_vitb32_{part}") for part in ("16shot", "test")]
+    for name, stem in zip(("mine", "seen"), stems):
+        np.save(os.path.join(work, f"{name}_x.npy"), np.load(f"{stem}_x.npy"))
+        np.save(os.path.join(work, f"{name}_y.npy"), np.array([f"pet {k:02}" for k in np.load(f"{stem}_y.npy")]))
+    mine, seen, out = (os.path.join(work, name) for name in ("mine", "seen", "own.csv"))
+    common = ("--koofu", koofu, "--rivals", "raw,default", "--shots", "16,all")
+    own = run(*common, "--data", "absent", "--own", "my cats", mine, seen, "--out", out)
+    check("a set of one's own", own.returncode == 0 and "my cats" in own.stdout and "ImageNet" not in own.stdout, own.stderr.strip()[-300:])
+    theirs = run(*common, "--data", folder, "--sets", "pets", "--out", os.path.join(work, "pets.csv"))
+    figures = [[line.split("|")[2] for line in result.stdout.splitlines() if "class means |" in line or "default |" in line][:2] for result in (own, theirs)]
+    check("... has the figures of the same rows", len(figures[0]) == 2 and figures[0] == figures[1], f"{figures}")
+    for what, words, naming in (("a file that is not there", ("--own", "x", "absent", seen), "absent_x.npy"), ("no such set", ("--sets", "cats"), "cats"),
+                                ("text of one's own", ("--own", "x", mine, seen, "--text"), "--text"), ("a class without training rows", ("--own", "x", mine, stems[1]), "training rows")):
+        wrong = run(*common, "--data", folder, *words)
+        check(f"... {what}", wrong.returncode in (1, 2) and naming in wrong.stderr, wrong.stderr.strip()[-200:])
+
+
 def check_raw_units(koofu):
     if not importlib.util.find_spec("sklearn"):
         return
@@ -126,6 +146,7 @@ def main():
             check_calibration(rows)
             check_words(common, out)
             check_others(common, out)
+            check_own(koofu, folder, work)
             check_raw_units(koofu)
     print(f"{failed} failed")
     return 1 if failed else 0

@@ -22,7 +22,8 @@ export PATH
 rm -rf "$work/raw" "$work/dist"
 echo 'koofu: the source archive, and a wheel of it'
 python -m build -q --sdist --outdir "$work/dist" .
-python -m build -q --wheel --outdir "$work/raw" "$work"/dist/koofu-*.tar.gz > "$work/wheel.log" 2>&1 ||
+# Without the server: its library would bring one for TLS along.
+SKBUILD_CMAKE_DEFINE='KOOFU_SERVE=OFF' python -m build -q --wheel --outdir "$work/raw" "$work"/dist/koofu-*.tar.gz > "$work/wheel.log" 2>&1 ||
   { cat "$work/wheel.log"; exit 1; }
 auditwheel repair -w "$work/dist" "$work"/raw/koofu-*.whl > "$work/auditwheel.log" 2>&1 || { cat "$work/auditwheel.log"; exit 1; }
 wheel=$(ls "$work"/dist/koofu-*.whl)

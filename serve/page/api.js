@@ -86,12 +86,17 @@ const post = (path, body, signal) => json(path, {
   method: 'POST', signal, headers: { 'Content-Type': 'application/json' }, body: JSON.stringify(body),
 });
 
-// A query is {kind: 'picture', blob}, {kind: 'words', words} or {kind: 'row', row}.
+// Sends pictures with the names of their files, which commands and errors then mention.
+function upload(path, pictures, fields, signal) {
+  const body = new FormData();
+  for (const { blob, name } of pictures) body.append('images', blob, name);
+  for (const [name, value] of Object.entries(fields)) body.append(name, value);
+  return json(path, { method: 'POST', signal, body });
+}
+
+// A query is {kind: 'picture', blob, name}, {kind: 'words', words} or {kind: 'row', row}.
 function ask(path, query, settings, signal) {
-  if (query.kind === 'picture') {
-    return json(`${path}?${new URLSearchParams(settings)}`,
-      { method: 'POST', signal, headers: { 'Content-Type': query.blob.type }, body: query.blob });
-  }
+  if (query.kind === 'picture') return upload(path, [query], settings, signal);
   const input = query.kind === 'row' ? { row_numbers: [query.row] } : { texts: [query.words] };
   return post(path, { ...input, ...settings }, signal);
 }
@@ -103,7 +108,7 @@ export const search = (query, k, space, signal) => ask('/v1/search', query, { k,
 export const classifyRows = (rows) => post('/v1/classify', { row_numbers: rows, top: 1 });
 export const searchRows = (rows, k, space) => post('/v1/search', { row_numbers: rows, k, space });
 export const classes = () => json('/v1/classes');
-export const addClass = (body) => post('/v1/classes', body);
+export const addClass = (name, { pictures, ...body }) => (pictures ? upload('/v1/classes', pictures, { name }) : post('/v1/classes', { name, ...body }));
 export const removeClass = (name) => request(`/v1/classes/${encodeURIComponent(name)}`, { method: 'DELETE' });
 
 // Pictures of rows, as blobs, since an <img> could not send the token. The latest are cached.

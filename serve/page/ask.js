@@ -1,6 +1,6 @@
 // The Ask view: from a picture, words or a row to classes and nearest rows.
 
-import { $, announce, commands, complain, make, plural } from './dom.js';
+import { $, announce, broken, commands, complain, forget, make, plural } from './dom.js';
 import * as api from './api.js';
 import * as selection from './selection.js';
 import { answerBars } from './answer.js';
@@ -32,7 +32,7 @@ function showQuery(own) {
   let caption = [];
   if (query.kind === 'picture') {
     figure.append(make('img', { src: query.url, alt: `Your picture, ${query.name}` }));
-    caption = [make('b', {}, query.name), make('span', {}, 'your picture')];
+    caption = [make('b', {}, ...broken(query.name)), make('span', {}, 'your picture')];
   } else if (query.kind === 'words') {
     figure.append(make('blockquote', {}, query.words));
     caption = ['Words'];
@@ -44,7 +44,7 @@ function showQuery(own) {
     } else {
       figure.append(make('blockquote', {}, own?.label ?? `Row ${query.row}`));
     }
-    caption = [make('b', {}, `Row ${query.row}`), own?.id, own?.label].filter(Boolean).map((part) => make('span', {}, part));
+    caption = [make('b', {}, `Row ${query.row}`), own?.id, own?.label].filter(Boolean).map((part) => (part.nodeType ? part : make('span', {}, ...broken(part))));
   }
   figure.append(make('figcaption', {}, ...caption));
 }
@@ -65,19 +65,9 @@ function showStrip() {
     make('button', { type: 'submit' }, 'Make class'));
   form.onsubmit = async (event) => {
     event.preventDefault();
-    const images = await Promise.all(group.map((p) => dataUri(p.blob)));
-    await selection.makeClass(form.elements[0].value.trim(), { images }, plural(group.length, 'picture'));
+    await selection.makeClass(form.elements[0].value.trim(), { pictures: group }, plural(group.length, 'picture'));
   };
   strip.append(make('li', { className: 'wide' }, form));
-}
-
-function dataUri(blob) {
-  return new Promise((done, failed) => {
-    const reader = new FileReader();
-    reader.onload = () => done(reader.result);
-    reader.onerror = () => failed(reader.error);
-    reader.readAsDataURL(blob);
-  });
 }
 
 // ---- asking ----
@@ -154,16 +144,15 @@ async function showSamples() {
 // ---- dropping, pasting and choosing pictures ----
 
 function takeFiles(files) {
-  const wanted = [...files].filter((file) => file.type.startsWith('image/'));
-  const good = wanted.filter((file) => TYPES.includes(file.type));
+  forget();
   if (!info.can.picture) {
     complain(new Error(info.missing[0] ?? 'This server takes no pictures.'));
     return;
   }
-  if (!good.length) {
-    complain(new Error(wanted.length ? 'koofu reads JPEG, PNG and WebP pictures.' : 'That is not a picture.'));
-    return;
-  }
+  const good = [...files].filter((file) => TYPES.includes(file.type));
+  const bad = [...files].filter((file) => !TYPES.includes(file.type)).map((file) => file.name || 'what was pasted');
+  if (bad.length) complain(new Error(`${bad.slice(0, 3).join(', ')}${bad.length > 3 ? ` and ${bad.length - 3} more` : ''}: not a JPEG, PNG or WebP picture.`));
+  if (!good.length) return;
   const group = pictures.length;
   for (const file of good) {
     pictures.push({ kind: 'picture', number: pictures.length, group, blob: file, name: file.name || 'pasted picture', url: URL.createObjectURL(file) });
@@ -238,6 +227,7 @@ export function start(given) {
 }
 
 export function enter(kind, value) {
+  if (kind !== 'picture') forget();
   query = null;
   if (kind === 'row' && info.gallery && /^\d+$/.test(value)) query = { kind, row: Number(value) };
   else if (kind === 'words' && value) query = { kind, words: decodeURIComponent(value) };
@@ -255,6 +245,6 @@ export function enter(kind, value) {
   latest?.abort();
   latest = null;
   $('answer').replaceChildren(make('p', { className: 'soft' }, 'The nearest classes appear here.'));
-  commands($('ask-commands'), [info.commands?.serve]);
+  commands($('ask-commands'), []);
   if (info.can.search) showSamples();
 }

@@ -1,6 +1,6 @@
 // The Classes view: all classes, which of them were added, and a form for a new one.
 
-import { $, commands, complain, make, number, plural } from './dom.js';
+import { $, broken, commands, complain, make, number, plural } from './dom.js';
 import * as api from './api.js';
 import * as selection from './selection.js';
 import { tint } from './colours.js';
@@ -8,11 +8,10 @@ import { tint } from './colours.js';
 const MAX_SHOWN = 500;
 let info;
 let list = [];
-let last = '';
 
 function line(item) {
   const row = make('tr', {},
-    make('th', { scope: 'row' }, make('i', { className: 'dot', 'aria-hidden': 'true' }), make('span', { className: 'name' }, item.name),
+    make('th', { scope: 'row' }, make('i', { className: 'dot', 'aria-hidden': 'true' }), make('span', { className: 'name' }, ...broken(item.name)),
       item.added ? make('span', { className: 'badge' }, 'added') : null),
     make('td', {}, item.rows === null || item.rows === undefined ? '' : number(item.rows)),
     make('td', {}, item.added ? make('button', { type: 'button', className: 'quiet', 'aria-label': `Delete the class ${item.name}`, onclick: () => selection.remove(item.name) }, 'Delete') : null));
@@ -35,12 +34,11 @@ function draw() {
 }
 
 // Reloads the classes and returns them.
-export async function renew(command) {
+export async function renew() {
   const answer = await api.classes();
   list = answer.classes;
-  last = command ?? last;
   draw();
-  commands($('classes-commands'), [answer.command, last]);
+  commands($('classes-commands'), [answer.command]);
   return list;
 }
 

@@ -15,8 +15,10 @@ export function make(tag, properties = {}, ...children) {
 }
 
 export const number = (n) => Number(n).toLocaleString('en-GB');
-export const score = (x) => (x < 0 ? '−' : '') + Math.abs(x).toFixed(3);
+export const score = (x) => (x < 0 ? '−' : '') + Math.abs(x).toFixed(Math.abs(x) < 100 ? 3 : Math.abs(x) < 1000 ? 1 : 0);
 export const percent = (p) => `${p > 0.9995 && p < 1 ? '> 99.9' : (100 * p).toFixed(1)} %`;
+// A name that may be broken after its separators, not inside words.
+export const broken = (name) => name.split(/(?<=[_/-])/).flatMap((part, i) => (i ? [make('wbr'), part] : [part]));
 export const plural = (n, one, many = one + 's') => `${number(n)} ${n === 1 ? one : many}`;
 
 // For screen readers.
@@ -42,6 +44,11 @@ export const complain = (error) => {
   if (error.name !== 'AbortError') toast(error.message, { kind: 'bad', seconds: 12 });
 };
 
+// The complaints about an earlier question go with the next one.
+export function forget() {
+  for (const box of $('toasts').querySelectorAll('.bad')) box.remove();
+}
+
 async function copy(text, code) {
   try {
     await navigator.clipboard.writeText(text);
@@ -55,23 +62,24 @@ async function copy(text, code) {
   return true;
 }
 
-// The command lines equivalent to a view, each with a copy button.
+// A command line with a copy button.
+export function command(line) {
+  const code = make('code', { tabIndex: 0 }, line);
+  const button = make('button', { type: 'button', className: 'quiet', 'aria-label': `Copy the command ${line}` }, 'Copy');
+  button.onclick = async () => {
+    const done = await copy(line, code);
+    button.textContent = done ? 'Copied' : 'Press Ctrl+C';
+    announce(done ? 'Copied' : 'Selected; press Control and C');
+    setTimeout(() => { button.textContent = 'Copy'; }, 2000);
+  };
+  return make('div', { className: 'command' }, code, button);
+}
+
+// The command lines equivalent to a view.
 export function commands(place, lines) {
   const wanted = lines.filter(Boolean);
   place.replaceChildren();
-  if (!wanted.length) return;
-  place.append(make('h2', {}, 'The same on the command line'));
-  for (const line of wanted) {
-    const code = make('code', { tabIndex: 0 }, line);
-    const button = make('button', { type: 'button', className: 'quiet', 'aria-label': `Copy the command ${line}` }, 'Copy');
-    button.onclick = async () => {
-      const done = await copy(line, code);
-      button.textContent = done ? 'Copied' : 'Press Ctrl+C';
-      announce(done ? 'Copied' : 'Selected; press Control and C');
-      setTimeout(() => { button.textContent = 'Copy'; }, 2000);
-    };
-    place.append(make('div', { className: 'command' }, code, button));
-  }
+  if (wanted.length) place.append(make('h2', {}, 'The same on the command line, where koofu serve was started'), ...wanted.map(command));
 }
 
 export function download(name, type, text) {

@@ -36,6 +36,14 @@ export function turnTowards(points, target) {
   };
 }
 
+// The middle and the size of the rectangle around all points of all spaces.
+export function boundsOf(spaces) {
+  const range = (lists) => lists.flatMap((list) => [list.reduce((a, b) => Math.min(a, b)), list.reduce((a, b) => Math.max(a, b))]);
+  const [xs, ys] = [range(spaces.map((points) => points.xs)), range(spaces.map((points) => points.ys))];
+  const [left, right, top, bottom] = [Math.min(...xs), Math.max(...xs), Math.min(...ys), Math.max(...ys)];
+  return { x: (left + right) / 2, y: (top + bottom) / 2, width: right - left || 1, height: bottom - top || 1 };
+}
+
 // Positions of class names: the medians of their points.
 export function medians(points, classes, count) {
   const members = Array.from({ length: count }, () => []);

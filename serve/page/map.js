@@ -1,6 +1,6 @@
 // The Map view: the gallery as points, in the raw or the Koo-Fu space.
 
-import { $, announce, commands, make, number, percent, plural } from './dom.js';
+import { $, announce, broken, commands, make, number, percent, plural } from './dom.js';
 import * as api from './api.js';
 import * as selection from './selection.js';
 import { addName, classNames, isDark, nameColour, tint } from './colours.js';
@@ -115,7 +115,7 @@ function showTip(i, x, y) {
   tip.hidden = i < 0;
   if (i < 0) return;
   const it = item(i);
-  const words = make('div', {}, make('b', {}, it.label ?? 'no label'), make('span', { className: 'soft' }, it.id ?? `row ${it.row}`));
+  const words = make('div', {}, make('b', {}, ...broken(it.label ?? 'no label')), make('span', { className: 'soft' }, ...broken(it.id ?? `row ${it.row}`)));
   tip.replaceChildren(words);
   if (data.images) {
     const image = make('img', { alt: '', width: 64, height: 64 });
@@ -150,7 +150,7 @@ function showPoint(i) {
   }
   const about = [it.label ?? 'no label'];
   if (data.answers && data.answers[i] !== it.label) about.push(`answer: ${data.answers[i]}`);
-  head.append(make('div', {}, make('b', {}, it.id ?? `row ${it.row}`), make('span', { className: 'soft' }, about.join(' · ')), make('span', { className: 'soft' }, `row ${it.row}`)));
+  head.append(make('div', {}, make('b', {}, ...broken(it.id ?? `row ${it.row}`)), make('span', { className: 'soft' }, ...broken(about.join(' · '))), make('span', { className: 'soft' }, `row ${it.row}`)));
   const select = make('button', { type: 'button', 'aria-pressed': String(selection.has(it.row)) }, selection.has(it.row) ? 'Selected' : 'Select');
   select.onclick = () => selection.toggle(it);
   $('point').replaceChildren(head,
@@ -167,7 +167,7 @@ function legend() {
   $('legend-find').hidden = counts.size <= 12;
   $('legend').replaceChildren(...all.slice(0, MAX_LEGEND).map(([k, count]) => {
     const button = make('button', { type: 'button', className: 'quiet', 'aria-pressed': String(plot.only === k) },
-      make('i', { className: 'dot', 'aria-hidden': 'true' }), make('span', { className: 'name' }, data.names[k]), make('span', { className: 'soft' }, number(count)));
+      make('i', { className: 'dot', 'aria-hidden': 'true' }), make('span', { className: 'name' }, ...broken(data.names[k])), make('span', { className: 'soft' }, number(count)));
     button.onclick = () => {
       plot.only = plot.only === k ? -1 : k;
       plot.redraw();

@@ -84,8 +84,8 @@ function route() {
 }
 
 // A class was added (name) or removed (null): all views show it at once.
-async function classesChanged(name, command) {
-  const list = await classes.renew(command);
+async function classesChanged(name) {
+  const list = await classes.renew();
   if (name) addName(name);
   info.model.classes = list.length;
   showFacts();

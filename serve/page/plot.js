@@ -2,8 +2,9 @@
 
 import { classColour, isDark } from './colours.js';
 import * as api from './api.js';
-import { inside, nearest } from './layout.js';
+import { boundsOf, inside, nearest } from './layout.js';
 
+const MARGIN = 24; // pixels around the points when all are shown
 const NEAR = 3.5; // zoom factor from which pictures or ids are shown
 const MAX_PICTURES = 500;
 const ease = (t) => (t < 0.5 ? 4 * t ** 3 : 1 - (2 - 2 * t) ** 3 / 2);
@@ -16,6 +17,7 @@ export class Plot {
     this.pictures = new Map(); // row → picture, or null while loading
     this.sprites = new Map();
     this.here = null; // {xs, ys}: where points are now
+    this.bounds = { x: 0, y: 0, width: 2, height: 2 }; // of all points, in all spaces
     this.focus = -1;
     this.pointed = -1;
     this.only = -1; // the only class shown; −1: all
@@ -29,6 +31,8 @@ export class Plot {
     this.data = data;
     this.space = space;
     this.here = { xs: data.spaces[space].xs.slice(), ys: data.spaces[space].ys.slice() };
+    this.bounds = boundsOf(Object.values(data.spaces));
+    this.all();
     this.resize();
   }
 
@@ -60,7 +64,8 @@ export class Plot {
 
   // Pixels per unit of the map.
   get scale() {
-    return this.camera.zoom * 0.46 * Math.min(this.width, this.height * 1.15);
+    const { width, height } = this.bounds;
+    return this.camera.zoom * Math.min((this.width - 2 * MARGIN) / width, (this.height - 2 * MARGIN) / height);
   }
 
   toScreen(x, y) {
@@ -103,7 +108,7 @@ export class Plot {
   }
 
   all() {
-    this.camera = { x: 0, y: 0, zoom: 1 };
+    this.camera = { x: this.bounds.x, y: this.bounds.y, zoom: 1 };
     this.redraw();
   }
 
@@ -312,9 +317,10 @@ export class Plot {
       if (px < 0 || py < 0 || px > this.width || py > this.height || (this.only >= 0 && k !== this.only)) continue;
       const half = pen.measureText(this.data.names[k]).width / 2 + 6;
       const middle = Math.min(Math.max(px, half), this.width - half);
-      if (boxes.some((box) => Math.abs(box.x - middle) < box.half + half && Math.abs(box.y - py) < 19)) continue;
-      boxes.push({ x: middle, y: py, half });
-      this.drawText(pen, this.data.names[k], middle, py, 12, true);
+      const line = Math.min(Math.max(py, 10), this.height - 10);
+      if (boxes.some((box) => Math.abs(box.x - middle) < box.half + half && Math.abs(box.y - line) < 19)) continue;
+      boxes.push({ x: middle, y: line, half });
+      this.drawText(pen, this.data.names[k], middle, line, 12, true);
     }
   }
 

@@ -59,9 +59,9 @@ export async function remove(name) {
 // Makes a class and highlights it; true on success.
 export async function makeClass(name, body, from) {
   try {
-    const made = await api.addClass({ name, ...body });
+    await api.addClass(name, body);
     toast(`Class “${name}” is in use, made from ${from}.`, { kind: 'good', action: { name: 'Undo', run: () => remove(name) } });
-    await changed(name, made.command);
+    await changed(name);
     return true;
   } catch (error) {
     complain(error);

@@ -91,7 +91,8 @@ static plugin *find_plugin(const char *given, char *why, size_t size) {
   if (path_beside("", path, sizeof path) || path_beside("../lib/", path, sizeof path))
     return open_plugin(path, why, size);
   plugin *p = open_plugin(PLUGIN_FILE, why, size);
-  if (p == NULL) snprintf(why, size, "there is no plug-in, " PLUGIN_FILE);
+  if (p == NULL)
+    snprintf(why, size, "there is no plug-in, " PLUGIN_FILE ", which 'make cuda' builds");
   return p;
 }
 

@@ -73,6 +73,8 @@ def what_is_missing(box):
     gallery(box)
     words = SESSIONS[0]
     env = twin(box)
+    if not os.path.exists(os.path.join(os.path.dirname(box.program), "libkoofu-cuda.so")):
+        box.refuses(IO, *words, "--device", "cuda", naming=["no device", "make cuda"])
     box.refuses(IO, *words, "--device", "cuda", env={"KOOFU_DEVICE_PLUGIN": "/nowhere.so"}, naming=["no device", "/nowhere.so"])
     box.refuses(IO, *words, "--device", "cuda:1", env=env, naming="there is no device cuda:1: there is 1, from cuda:0 on")
     box.refuses(IO, *words, "--device", "cuda", env=twin(box, "no_driver=1"), naming="there is no driver")

@@ -1,10 +1,11 @@
 """Which encoder embeddings come from: written into files, and compared wherever two of them meet."""
 
 import json
+import math
 import os
 import shutil
 
-from harness import BAD_DATA, check, equal, test
+from harness import BAD_DATA, IO, check, equal, test
 from photos import CLIP, TEXT, photos
 
 OTHER = "finetuned"
@@ -275,3 +276,33 @@ def text_and_pictures_of_one_model(box):
     box.works("fit", "d.safetensors", "--text", "t.safetensors", "-o", "m.safetensors")
     box.works("embed-text", TEXT, "--classes", "names.txt", "-o", "t2.safetensors")
     check(encoder_of(box, "t.safetensors")[1] != encoder_of(box, "t2.safetensors")[1], "another folder")
+
+
+@test
+def info_describes_an_encoder(box):
+    """What it is, towers, input, tokenizer and parameters; without loading it, so a cut file is told at once."""
+    with open(os.path.join(CLIP, "config.json"), encoding="utf-8") as file:
+        config = json.load(file)
+    said = json.loads(box.works("info", "--json", CLIP).out)
+    equal((said["kind"], said["family"], said["dtype"], said["dim"]), ("encoder", "CLIP", "F32", config["projection_dim"]), "kind")
+    for tower, own in (("image", config["vision_config"]), ("text", config["text_config"])):
+        equal(said[tower], {"layers": own["num_hidden_layers"], "width": own["hidden_size"], "heads": own["num_attention_heads"]}, tower)
+    equal((said["image_size"], said["context"], said["vocabulary"]),
+          (config["vision_config"]["image_size"], config["text_config"]["max_position_embeddings"], config["text_config"]["vocab_size"]), "input")
+    shutil.copytree(CLIP, box.path("clip"))
+    tensors, data = header_of(box, "clip/model.safetensors")
+    floats = [t for name, t in tensors.items() if name != "__metadata__" and t["dtype"].startswith("F")]
+    count = sum(math.prod(t["shape"]) for t in floats)
+    equal(said["parameters"], count, "parameters")
+    lines = box.works("info", CLIP).out
+    for words in ("encoder (CLIP,", f"{config['vision_config']['image_size']} x ", " in the tokenizer; ", f"parameters   {count:,}, F32"):
+        check(words in lines, f"{words!r} in {lines}")
+    equal(box.works("info", TEXT).out.count("none"), 1, "no image tower")
+    os.remove(box.path("clip/merges.txt"))
+    box.refuses(IO, "info", "clip", naming="merges.txt")
+    box.write("clip/merges.txt", "")
+    box.write("clip/model.safetensors", box.read("clip/model.safetensors")[:-9])
+    box.refuses(BAD_DATA, "info", "clip", naming="clip/model.safetensors")
+    os.makedirs(box.path("empty"))
+    failed = box.run("info", "empty", CLIP)
+    check("config.json" in failed.err and "encoder (CLIP" in failed.out and failed.status, f"the others still are: {failed}")

@@ -1,6 +1,9 @@
 """Tests of the page: asking by rows, pictures and words, settings, new classes."""
 
 import base64
+import os
+import shutil
+import subprocess
 
 from browser_page import check, check_export
 from browser_servers import PICTURES
@@ -30,7 +33,7 @@ def start_and_ask(page, size):
 
 
 def settings(page, size):
-    """Raw or Koo-Fu, how many neighbours, the command line and its copy."""
+    """Raw or Koo-Fu, how many neighbours; what the words mean."""
     page.open("#ask/row/17", *size)
     page.wait("document.querySelectorAll('.card').length === 24")
     first = page.text("#cards")
@@ -39,17 +42,43 @@ def settings(page, size):
     check(page.value("document.querySelector('input[name=space]:checked').value") == "raw", f"{page.where}: not raw")
     page.value("(() => { const s = document.querySelector('#count'); s.value = '12'; s.dispatchEvent(new Event('change', {bubbles: true})); })()")
     page.wait("document.querySelectorAll('.card').length === 12")
+    page.click(".foot summary")
+    for word in ("Row", "Ask", "Koo-Fu"):
+        check(f"\n{word}\n" in page.text(".foot"), f"{page.where}: {word} is not explained")
+    check(page.count(".command") == 0, f"{page.where}: the demo has no files for commands")
+    page.sound("words explained")
+
+
+def commands(page, size, server):
+    """Each command that the page prints is copied as it is, and runs in the folder of the server; so do those of the API's page."""
+    env = {**os.environ, "PATH": f"{os.path.dirname(server.command[0])}:{os.environ['PATH']}"}
+    shutil.copy(PICTURES[0], os.path.join(server.folder, "photo.png"))
+    page.open("", *size)
+    page.wait("document.querySelector('.card')")
     page.tab.call("Browser.grantPermissions", permissions=["clipboardReadWrite", "clipboardSanitizedWrite"])
-    for place in ("#ask/row/17", "#map", "#classes"):
+    choose(page, os.path.join(server.folder, "photo.png"))
+    ran = []
+    for place, view, many in (("#ask/picture/0", "ask", 2), ("#ask/words/a%20small%20cat", "ask", 1), ("#ask/row/7", "ask", 2), ("#map", "map", 1),
+                              ("#classes", "classes", 1), ("api", "operations", 20)):
+        if place == "api":
+            page.open(place, *size)
         page.value(f"location.hash = '{place}'")
-        view = place.split("/")[0][1:]
-        page.wait(f"document.querySelector('#{view}-commands code')")
-        line = page.text(f"#{view}-commands code")
-        check(line.startswith("koofu "), f"{page.where}: {view} has the command {line!r}")
-        page.click(f"#{view}-commands button")
-        page.wait(f"document.querySelector('#{view}-commands button').textContent === 'Copied'")
-        copied = page.tab.call("Runtime.evaluate", expression="navigator.clipboard.readText()", awaitPromise=True, returnByValue=True)
-        check(copied["result"].get("value") == line, f"{page.where}: copied {copied}")
+        page.wait(f"!document.querySelector('[aria-busy]') && document.querySelectorAll('#view-{view} .command code, #{view} .command code').length >= {many}")
+        page.settled()
+        page.click(f"#view-{view} .command button, #{view} .command button")
+        page.wait("[...document.querySelectorAll('.command button')].some((e) => e.textContent === 'Copied')")
+        copied = page.tab.call("Runtime.evaluate", expression="navigator.clipboard.readText()", awaitPromise=True, returnByValue=True)["result"].get("value")
+        lines = page.value(f"[...document.querySelectorAll('#view-{view} .command code, #{view} .command code')].map((e) => e.textContent)")
+        check(copied == lines[0], f"{page.where}: copied {copied}")
+        check(all(line.startswith(("koofu ", "curl ")) for line in lines), f"{page.where}: {lines}")
+        if "words" in place:
+            check(all(" search " in line for line in lines), f"{page.where}: words are for search alone: {lines}")
+        ran += lines
+    for line in ran:
+        own = line.replace("/tmp/koofu-gallery", server.folder + "/koofu-gallery").replace("/tmp/koofu-added", server.folder + "/koofu-added").replace("curl -s ", "curl -sS --fail-with-body ")
+        done = subprocess.run(["sh", "-c", own], cwd=server.folder, env=env, capture_output=True, check=False)
+        check(done.returncode == 0 and (done.stdout or " -o " in line or "DELETE" in line), f"{page.where}: {line}: {done.stdout[:200]} {done.stderr.decode()}")
+    subprocess.run(["curl", "-sS", "-X", "DELETE", server.url + "/v1/classes/koala"], check=True)
     page.quiet()
 
 
@@ -132,15 +161,19 @@ def make_class(page, size):
     page.quiet()
 
 
+def choose(page, path):
+    node = page.tab.call("DOM.getDocument")["root"]["nodeId"]
+    file = page.tab.call("DOM.querySelector", nodeId=node, selector="#file")["nodeId"]
+    page.tab.call("DOM.setFileInputFiles", nodeId=file, files=[path])
+
+
 def pictures(page, size):
     """Dropped, pasted, chosen; several at once become a class; a file that is not a picture is reported."""
     page.open("", *size)
     page.wait("document.querySelector('.card')")
     check("Drop" in page.text("#drop-words"), f"{page.where}: {page.text('#drop-words')!r}")
     page.sound("start with an encoder")
-    node = page.tab.call("DOM.getDocument")["root"]["nodeId"]
-    file = page.tab.call("DOM.querySelector", nodeId=node, selector="#file")["nodeId"]
-    page.tab.call("DOM.setFileInputFiles", nodeId=file, files=[PICTURES[0]])
+    choose(page, PICTURES[0])
     page.wait("location.hash === '#ask/picture/0' && document.querySelector('.bars')")
     check(page.value("document.querySelector('#shown img').naturalWidth") > 0, f"{page.where}: the picture is not shown")
     page.settled()
@@ -159,9 +192,18 @@ def pictures(page, size):
     page.wait("location.hash === '#ask/picture/2' && document.querySelector('#shown').innerText.includes('pasted.png') && !document.querySelector('[aria-busy]')")
     page.quiet()
     page.value(f"{give}('drop', ['story.txt'], 'text/plain')")
-    page.wait("document.querySelector('.toast.bad')?.textContent.includes('not a picture')")
+    page.wait("document.querySelector('.toast.bad')?.textContent.includes('story.txt: not a JPEG, PNG or WebP picture')")
     page.value(f"{give}('drop', ['moving.gif'], 'image/gif')")
-    page.wait("[...document.querySelectorAll('.toast.bad')].some((t) => t.textContent.includes('JPEG, PNG and WebP'))")
+    page.wait("document.querySelector('.toast.bad')?.textContent.includes('moving.gif')")
+    check(page.count(".toast.bad") == 1, f"{page.where}: the complaint about an earlier file stays")
+    page.value("location.hash = '#ask/row/1'")
+    page.wait("document.querySelector('#shown').innerText.includes('Row 1') && !document.querySelector('[aria-busy]')")
+    check(page.count(".toast.bad") == 0, f"{page.where}: the complaint stays")
+    page.expected.append("status of 422")
+    page.value("window.kept = window.bytes, window.bytes = btoa('GIF89a')")
+    page.value(f"{give}('drop', ['torn.png'], 'image/png')")
+    page.wait("document.querySelector('#answer .failure')?.textContent.startsWith('torn.png: ')")
+    page.value("window.bytes = window.kept")
     page.value(f"{give}('drop', ['one.png', 'two.png', 'three.png'], 'image/png')")
     page.wait("document.querySelectorAll('#strip a').length === 3")
     page.sound("three pictures")
@@ -173,7 +215,7 @@ def pictures(page, size):
     page.click(".bars .badge + button")
     page.wait("!document.querySelector('.bars .badge')")
     page.value("history.back()")
-    page.wait("location.hash === '#ask/picture/3'")
+    page.wait("location.hash === '#ask/picture/4'")
     page.quiet()
 
 

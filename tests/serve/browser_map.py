@@ -2,7 +2,7 @@
 
 import time
 
-from browser_page import DESKTOP, check, check_export, wait_for
+from browser_page import ALSO, DESKTOP, check, check_export, wait_for
 
 # A fingerprint of the map's pixels.
 PIXELS = """(() => { const c = document.querySelector('#plot'), d = c.getContext('2d').getImageData(0, 0, c.width, c.height).data;
@@ -185,4 +185,25 @@ def map_moves(page, size):
     check(page.value(PIXELS) == still, f"{page.where}: points travel although motion is unwanted")
     share = page.value("document.querySelector('#figure').textContent")
     check("raw" in share and "Koo-Fu" in share, f"{page.where}: the figure says {share!r}")
+    page.quiet()
+
+
+# Coloured pixels within a few of the edge of the map: a dot that is cut off there, or hidden beyond it.
+AT_EDGE = """(() => { const c = document.querySelector('#plot'), w = c.width, h = c.height, d = c.getContext('2d').getImageData(0, 0, w, h).data;
+  let n = 0; for (let y = 0; y < h; y++) for (let x = 0; x < w; x++) n += d[4 * (y * w + x) + 3] > 100 && Math.min(x, y, w - 1 - x, h - 1 - y) < 6; return n; })()"""
+
+
+def map_shows_all(page, size):
+    """'All' shows every point in both spaces, at each size, even after the window has changed; no point lies at the edge or beyond."""
+    for width, height in (ALSO[size], size):
+        open_map(page, (width, height), still=True)
+        for space in ("koofu", "raw"):
+            page.value(f"document.querySelector('#map-space input[value={space}]').click()")
+            page.value("document.querySelector('#zoom-in').click(), document.querySelector('#zoom-all').click()")
+            frame(page)
+            check(page.value(AT_EDGE) == 0, f"{page.where}: points at the edge of the {space} map")
+            page.click("#take-view")
+            page.wait("document.querySelector('#tray-open').textContent")
+            check(selected(page) == 2160, f"{page.where}: {selected(page)} of 2160 points are in view in {space}")
+            page.click("#clear")
     page.quiet()

@@ -10,7 +10,8 @@ import time
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 import browser
 
-DESKTOP, PHONE = (1280, 800), (360, 740)
+DESKTOP, PHONE = (1280, 860), (360, 740)
+ALSO = {DESKTOP: (1680, 1000), PHONE: (390, 844)}  # in tests of looks
 failures = []
 
 
@@ -51,6 +52,14 @@ OVERFLOW = """[...document.querySelectorAll('body *')].filter((e) => { const b =
 CUT = """[...document.querySelectorAll('button, .button, h1, h2, label, th, td, .switch span, nav a')].filter((e) => e.checkVisibility() &&
   !e.closest('.unseen') && e.scrollWidth > e.clientWidth + 1 && getComputedStyle(e).overflowX === 'visible' && getComputedStyle(e).display !== 'inline')
   .slice(0, 3).map((e) => e.outerHTML.slice(0, 120))"""
+
+# Names of classes and files that are broken inside a word.
+BROKEN = """[...document.querySelectorAll('.name, .verdict b, .label b, .face span, figcaption, .head, .tip')].filter((e) => e.checkVisibility()).flatMap((e) => {
+  const walk = document.createTreeWalker(e, NodeFilter.SHOW_TEXT), found = [];
+  while (walk.nextNode()) for (const m of walk.currentNode.data.matchAll(/[^\\s_/-]+/g)) {
+    const r = document.createRange(); r.setStart(walk.currentNode, m.index); r.setEnd(walk.currentNode, m.index + m[0].length);
+    if (new Set([...r.getClientRects()].map((b) => Math.round(b.top))).size > 1) found.push(m[0]); }
+  return found; }).slice(0, 3)"""
 
 # Whether the element that has the focus shows it.
 FOCUS_SHOWN = """(() => { const e = document.activeElement;
@@ -139,7 +148,7 @@ class Page:
         self.settled()
         wide = self.value(f"Math.max(document.documentElement.scrollWidth, innerWidth) - {self.width}")  # phones widen the window
         check(wide <= 0, f"{where}: {wide} pixels wider than the window")
-        for script, words in ((OVERFLOW, "reaches over the edge"), (CUT, "is cut off")):
+        for script, words in ((OVERFLOW, "reaches over the edge"), (CUT, "is cut off"), (browser.COLLIDING, "collides"), (BROKEN, "is broken inside a word")):
             found = self.value(script.replace("WIDTH", str(self.width)))
             check(not found, f"{where}: {words}: {found}")
         ratio, text = self.value(CONTRAST)

@@ -2,20 +2,21 @@
 
 import os
 
-from browser_page import check
+from browser_page import ALSO, check
 from browser_servers import TOKEN
 
 
 def looks(page, size):
     """Both themes, by the system and by the switch; the smallest phone; all views."""
-    for scheme in ("light", "dark"):
-        for place, there in (("#ask/row/17", ".bars"), ("#map", "#legend li"), ("#classes", "#classes-list tbody tr")):
-            page.open(place, *size, scheme=scheme)
+    for own, scheme in ((ALSO[size], "light"), (size, "light"), (size, "dark")):
+        for place, there in (("#ask/row/17", ".bars"), ("#map", "#legend li"), ("api", "#operations article"), ("#classes", "#classes-list tbody tr")):
+            page.open(place, *own, scheme=scheme)
             page.wait(f"document.querySelector('{there}')")
+            page.value("document.querySelectorAll('details').forEach((e) => { e.open = true; })")
             page.sound("look")
             shots = os.environ.get("KOOFU_SHOTS")
             if shots:
-                page.tab.screenshot(os.path.join(shots, f"{place[1:4]}-{size[0]}-{scheme}.png"))
+                page.tab.screenshot(os.path.join(shots, f"{place.strip('#')[:3]}-{own[0]}-{scheme}.png"))
     paper = "getComputedStyle(document.body).backgroundColor"
     dark = page.value(paper)
     page.click("#theme")

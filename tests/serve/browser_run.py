@@ -21,7 +21,7 @@ from browser_page import DESKTOP, PHONE, Page, check, failures, find_axe, open_t
 from browser_servers import Server, demo, picture_world, plain_world
 
 ON_DEMO = (ask.start_and_ask, ask.settings, ask.cards_by_keyboard, ask.make_class, maps.map_by_pointer, maps.map_by_keyboard,
-           maps.map_makes_class, maps.map_moves, rest.looks, rest.classes_list, rest.busy_and_wrong)
+           maps.map_makes_class, maps.map_moves, maps.map_shows_all, rest.looks, rest.classes_list, rest.busy_and_wrong)
 
 
 def run(koofu, names):
@@ -54,7 +54,9 @@ def run(koofu, names):
             each(Server(koofu, demo(), folder), ON_DEMO)
             lost = Server(koofu, demo(), folder)
             each(lost, (rest.lost_and_back,), lost)
-            each(Server(koofu, picture_world(koofu, folder), folder), (ask.pictures, ask.words))
+            pictures = Server(koofu, picture_world(koofu, folder), folder)
+            each(pictures, (ask.pictures, ask.words))
+            each(pictures, (ask.commands,), pictures)
             model, file = plain_world(koofu, folder)
             each(Server(koofu, [model], folder), (rest.bare,))
             each(Server(koofu, [model, "--token-file", file], folder), (rest.token,))

@@ -71,7 +71,7 @@ def png(path, colour, seed):
 def picture_world(koofu, folder):
     """Pictures of three colours, embedded and fitted with a tiny CLIP; what koofu serve is then given."""
     photos = os.path.join(folder, "photos")
-    for number, (name, colour) in enumerate((("red", (200, 40, 40)), ("green", (40, 180, 60)), ("blue", (40, 60, 210)))):
+    for number, (name, colour) in enumerate((("n01629819_European_fire_salamander", (200, 40, 40)), ("green snake", (40, 180, 60)), ("blue", (40, 60, 210)))):
         os.makedirs(os.path.join(photos, name))
         for i in range(8):
             png(os.path.join(photos, name, f"{name}-{i}.png"), colour, 100 * number + i)

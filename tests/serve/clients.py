@@ -30,7 +30,9 @@ def openai_embeddings(server, box, paths):
         data = [numpy.frombuffer(__import__("base64").b64decode(d.embedding), "<f4") if isinstance(d.embedding, str) else d.embedding
                 for d in answer.data]
         equal(numpy.array(data, numpy.float32).tobytes(), rows.tobytes(), f"embeddings of pictures, {form}")
-    words = client.embeddings.create(model="clip", input=["a fox", "an owl"])
+    models = [model.id for model in client.models.list()]
+    equal(models, ["model", answer.model], "the models that are listed")
+    words = client.embeddings.create(model=models[1], input=["a fox", "an owl"])
     equal(len(words.data), 2, "texts")
     check(words.usage.total_tokens >= 6, f"tokens: {words.usage}")
     try:

@@ -48,8 +48,8 @@ class Server:
                 break
         if self.port is None:
             self.process.wait()
-            if any("built without the server" in line for line in self.lines):
-                raise Skipped("this koofu was built without the server")
+            if any("build of koofu has no server" in line for line in self.lines):
+                raise Skipped("this build of koofu has no server")
             raise Failed(f"the server did not start: {self.lines}")
         self.reader = threading.Thread(target=self.read_lines, daemon=True)
         self.reader.start()

@@ -253,6 +253,19 @@ def infer_in_binary(box):
 
 
 @test
+def models_are_listed(box):
+    with Server(box, "--demo") as server:
+        equal([m["id"] for m in server.works("GET", "/v1/models")["data"]], ["demo"], "the demo")
+    paths, words = pictured(box)
+    with Server(box, *words) as server:
+        answer = server.works("GET", "/v1/models")
+        name = server.works("POST", "/v1/embeddings", {"input": "x"})["model"]
+        equal([(m["id"], m["object"]) for m in answer["data"]], [("model", "model"), (name, "model")], "the model, and the one of embeddings")
+        equal(answer["data"][0]["created"], int(os.stat(box.path("model.safetensors")).st_mtime), "when it was written")
+        server.works("GET", f"/v2/models/{answer['data'][0]['id']}")
+
+
+@test
 def the_demo_needs_nothing(box):
     with Server(box, "--demo") as server:
         info = server.works("GET", "/v1/info")

@@ -27,7 +27,7 @@ def the_lines_of_the_document_work(box):
             own = line.replace("127.0.0.1:8080", f"127.0.0.1:{server.port}").replace("curl -s", "curl -s -w '\\n%{http_code}'", 1)
             done = subprocess.run(["sh", "-c", own], cwd=box.folder, capture_output=True, check=False)
             status = done.stdout.decode("utf-8", "replace").rsplit("\n", 1)[-1]
-            wanted = "201" if '"name"' in line else "204" if "DELETE" in line else "200"
+            wanted = "201" if '"name"' in line or "-F name=" in line else "204" if "DELETE" in line else "200"
             equal(status, wanted, f"{line}: {done}")
     check(os.path.getsize(box.path("small.jpg")) > 100, "a small copy")
 

@@ -33,7 +33,7 @@ def bodies_that_are_wrong(box):
         server.refuses(422, "POST", "/v1/classify", npy([[1, 2]]), NPY, naming="2 columns")
         server.refuses(422, "POST", "/v1/classify", npy([ROW])[:-4], NPY, naming="the array")
         server.refuses(422, "POST", "/v1/classify", npy([[1] * 8, [float("nan")] * 8]), NPY, naming="row 1")
-        for kind in ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", None):
+        for kind in ("text/plain", "application/x-www-form-urlencoded", "multipart/mixed; boundary=x", None):
             server.refuses(415, "POST", "/v1/classify", b"{}", kind)
         server.refuses(422, "POST", "/v1/search", {"rows": [ROW], "k": 1025})
         server.refuses(422, "POST", "/v1/search", {"rows": [ROW], "space": "x"})
