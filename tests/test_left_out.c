@@ -150,7 +150,9 @@ typedef struct seen {
   unsigned char *there;
 } seen;
 
-static void see(void *argument, uint64_t row, int32_t label, const double *scores) {
+static void see(void *argument, uint64_t row, int32_t label, const double *scores,
+                size_t worker) {
+  (void)worker;
   seen *s = argument;
   (void)label;
   memcpy(s->scores + row * s->classes, scores, s->classes * sizeof *scores);

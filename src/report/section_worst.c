@@ -33,9 +33,9 @@ static void put_row(kf_string *out, const kf_page *c, const kf_worst_row *row, b
 void kf_section_worst(kf_string *out, const kf_page *c) {
   if (c->n_worst == 0) return;
   bool pictures = kf_page_has_pictures(c), sure = !isnan(c->worst[0].mistake->probability);
-  kf_section_begin(out, "worst", "Wrong by a wide margin");
-  kf_put(out, "<p class=\"lead\">Test rows with a wrong answer although the best score was far "
-              "ahead of the second. Look here first for wrong labels.</p>\n");
+  kf_errors_begin(out, c, "worst", "Wrong by a wide margin");
+  kf_put(out, "<p class=\"lead\">Rows with a wrong answer although the best score was far ahead "
+              "of the second. Look here first for wrong labels.</p>\n");
   kf_table_begin(out, "rows that went wrong",
                  pictures && sure ? KF_HEAD("row") KF_HEAD_WORDS("picture") KF_HEAD_WORDS("label")
                                         KF_HEAD_WORDS("answer") KF_HEAD("margin") KF_HEAD("sure")
