@@ -1,6 +1,7 @@
 /* cmd_quickstart.c - koofu quickstart: from a folder of class folders to a classifier and a
  * report. */
 #include "commands.h"
+#include "eval.h"
 #include "fit_options.h"
 
 #include <stdlib.h>
@@ -66,6 +67,23 @@ static void print_figures(const kf_quickstart_result *r) {
            r->n_single == 1 ? "its" : "their");
 }
 
+/* Which pictures go wrong when each is left out. */
+static int print_left_out(cli_run *cli, const char *model_path, const char *rows_path,
+                          kf_analysis *errors) {
+  kf_model *model;
+  kf_data *rows;
+  uint64_t n = errors->totals.n, wrong = n - errors->totals.top1;
+  TRY(own_analysis(cli, KF_OK, &errors));
+  TRY(own_model(cli, kf_model_load(cli->ctx, model_path, &model), &model));
+  TRY(own_data(cli, kf_data_open(cli->ctx, &rows_path, 1, NULL, &rows), &rows));
+  printf("\nOf %s left out in turn, the model gets %s wrong%s\n",
+         show_counted(n, "picture", "pictures").text, show_count(wrong).text, wrong ? ":" : ".");
+  if (!wrong) return EXIT_OK;
+  print_worst(model, errors);
+  print_confusions(model, errors);
+  return print_wrong(cli, model, rows, errors);
+}
+
 /* Quotes a word for the shell. */
 static void print_word(const char *word) {
   static const char plain[] =
@@ -98,7 +116,8 @@ static void print_next(const cli_run *cli, const char *folder, const char *model
          show_counted(r->embed.rows, "row", "rows").text, r->dim_in);
   if (r->prompts) printf("  text.safetensors        the class names\n");
   printf("  model.safetensors       the classifier, %s\n", show_dim(r->dim, r->dim_in).text);
-  printf("  report.html             what it gains and why; open it in a browser\n"
+  printf("  report.html             what it gains, why, and which pictures go wrong; open it\n"
+         "                          in a browser\n"
          "\nNext, the class of a new picture:\n");
   print_command((const char *const[]){"classify", model, "photo.jpg", "--encoder",
                                       cli->args.encoder.folder, "--top", "3", NULL});
@@ -118,6 +137,7 @@ static int quickstart(cli_run *cli, const kf_encoder *encoder, const kf_pictures
   say_pictures(cli, &r.embed, embeddings);
   if (r.many_near) say_near(cli, r.n_near, r.n_compared);
   print_figures(&r);
+  if (r.errors) TRY(print_left_out(cli, model, embeddings, r.errors));
   print_next(cli, folder, model, &r);
   return EXIT_OK;
 }

@@ -407,7 +407,10 @@ typedef struct kf_quickstart_result {
   uint64_t n_compared, n_near;
   int text_reused; /* 1: the class names were embedded by an earlier run */
   uint64_t raw_n;  /* n, or a few more if there are thousands of classes */
-  uint64_t reserved[3];
+  /* The errors of the model on its own pictures, each left out in turn, as on the page; rows are
+   * those of embeddings.safetensors. To be freed with kf_analysis_free. */
+  struct kf_analysis *errors;
+  uint64_t reserved[2];
 } kf_quickstart_result;
 
 /* From pictures in class folders (kf_pictures_open) to a classifier. Writes to a folder (created

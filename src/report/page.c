@@ -16,8 +16,8 @@ void kf_errors_begin(kf_string *out, const kf_page *c, const char *id, const cha
   kf_section_begin(out, id, heading);
   if (!c->left_out) return;
   kf_string_addf(out,
-                 "<p class=\"caption\">There are no test rows: %s training rows were <b>left out in "
-                 "turn</b>, and each was classified by a model of the others",
+                 "<p class=\"caption\">There are no test rows. These are %s training rows, each "
+                 "<b>left out</b> in turn",
                  kf_show_count(c->analysis->totals.n).text);
   if (c->model != NULL && kf_model_dim_out(c->model) < kf_model_dim_in(c->model))
     kf_string_addf(out, ", with all %u dimensions", kf_model_dim_in(c->model));
