@@ -178,21 +178,26 @@ const cli_command quickstart_command = {
     .operands = "FOLDER",
     .summary = "go from a folder of pictures to a classifier, in one step",
     .details =
-        "FOLDER has one folder of pictures per class. They are embedded (as 'koofu embed' does, "
+        "FOLDER has one folder of pictures per class; with --labels, a table names the class of "
+        "each picture instead (see 'koofu embed'). They are embedded (as 'koofu embed' does, "
         "resuming an interrupted run), lambda is chosen by leave-one-out, and a model is fitted. "
         "If the encoder has a text tower, class names take part: underscores become spaces, a "
         "number in front of the name ('n01440764_tench', '017.Cardinal') is dropped, and their "
         "weight is chosen as well. All dimensions are kept; the report shows what fewer would "
         "cost.\n\n"
-        "The printed figures are for pictures that the model judging them has not seen.\n\n"
+        "All printed figures are for pictures that the model judging them has not seen: each is "
+        "left out in turn. So are the worst classes, the confusions and the pictures that are "
+        "wrong by the widest margin, of which the report has thumbnails.\n\n"
         "Writes embeddings.safetensors, text.safetensors, model.safetensors and report.html, which "
         "'koofu fit', 'koofu eval', 'koofu index' and other commands can use, and about.txt, which "
         "marks the folder as made by quickstart: files of these names in any other folder are not "
         "replaced, and nothing is written among the pictures.\n\n"
         "Run again into the same folder, only new and changed pictures are embedded, and class "
         "names only if they or the templates have changed; --no-resume embeds everything again.",
-    .groups = GROUPS(&own_options, &picture_options, &tower_options),
+    .groups = GROUPS(&own_options, &picture_labels, &picture_options, &tower_options),
     .examples = EXAMPLES({"Photos, one folder per class", "koofu quickstart photos --encoder clip"},
+                         {"Photos in one folder, with a table filename,label",
+                          "koofu quickstart photos --labels labels.csv --encoder clip"},
                          {"Then use the model",
                           "koofu classify photos-koofu/model.safetensors new.jpg --encoder clip"}),
     .run = run_quickstart,
