@@ -133,7 +133,7 @@ static const cli_group own_options = {
 
 const cli_command add_class_command = {
     .name = "add-class",
-    .operands = "MODEL [NAME] [DATA...|PICTURES...]",
+    .operands = "MODEL [NAME] [DATA...]",
     .summary = "add a class to a model from a few samples",
     .details = "The prototype of the new class is the mean of all rows of DATA, whose labels are "
                "ignored. The map does not change, so rows mapped with the old model remain "
@@ -151,7 +151,7 @@ const cli_command add_class_command = {
         {"One more class from its samples",
          "koofu add-class model.safetensors okapi okapi.npy -o model2.safetensors"},
         {"From its pictures",
-         "koofu add-class model.safetensors okapi okapi/*.jpg --encoder clip -o model2.safetensors"},
+         "koofu add-class model.safetensors okapi okapi --encoder clip -o m2.safetensors"},
         {"By its name alone",
          "koofu add-class fused.safetensors okapi okapi_prompts.npy --text -o fused2.safetensors"},
         {"Those that were added on the page of 'koofu serve'",

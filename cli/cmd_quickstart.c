@@ -116,8 +116,7 @@ static void print_next(const cli_run *cli, const char *folder, const char *model
          show_counted(r->embed.rows, "row", "rows").text, r->dim_in);
   if (r->prompts) printf("  text.safetensors        the class names\n");
   printf("  model.safetensors       the classifier, %s\n", show_dim(r->dim, r->dim_in).text);
-  printf("  report.html             what it gains, why, and which pictures go wrong; open it\n"
-         "                          in a browser\n"
+  printf("  report.html             what it gains and what goes wrong; open it in a browser\n"
          "\nNext, the class of a new picture:\n");
   print_command((const char *const[]){"classify", model, "photo.jpg", "--encoder",
                                       cli->args.encoder.folder, "--top", "3", NULL});

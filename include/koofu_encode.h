@@ -137,11 +137,11 @@ KF_API kf_status kf_pictures_open(kf_ctx *ctx, const char *const *paths, size_t 
                                   kf_pictures **out);
 typedef struct kf_pictures_options {
   const char *label_key; /* key of the class in the JSON of archives; NULL: the class is in .cls */
-  /* A .csv or .tsv with a line for each picture, its name and its class, which then come from there
-   * alone, whatever folders there are. A name is the end of the picture's path, from a folder on, or
-   * the whole path, with or without the extension. Pictures without a line are left out, which is
-   * logged. KF_ERR_DATA if a line names no picture, several, or one that another line has named.
-   * NULL: no such file. */
+  /* A .csv or .tsv with the name and the class of each picture; folders then are not classes. A
+   * name agrees with a path from the end, with or without the extension: of their folders, the
+   * shorter one is the end of the other. Pictures without a line are left out, which is logged.
+   * KF_ERR_DATA if a line names no picture, several, or one that another line has named. NULL: no
+   * such file. */
   const char *labels;
   /* Its columns: a name in the first line, or a number from 1. NULL: a usual name, such as
    * "filename" and "label" or, of two columns, the other one. */
@@ -369,8 +369,8 @@ KF_API kf_status kf_reader_open_pictures(kf_ctx *ctx, const kf_encoder *encoder,
                                          const kf_pictures *pictures,
                                          const kf_reader_options *options, kf_reader **out);
 /* The rows of pictures as a data set in memory, with their labels, ids and encoder; the pictures
- * must outlive it. With skip_bad unreadable ones have no row. The progress stage is "embed". Memory:
- * 4 D + 8 bytes per picture. */
+ * must outlive it. With skip_bad unreadable ones have no row. The progress stage is "embed".
+ * Memory: 4 D + 8 bytes per picture. */
 KF_API kf_status kf_data_new_from_pictures(kf_ctx *ctx, const kf_encoder *encoder,
                                            const kf_pictures *pictures,
                                            const kf_reader_options *options, kf_data **out);

@@ -150,8 +150,7 @@ typedef struct seen {
   unsigned char *there;
 } seen;
 
-static void see(void *argument, uint64_t row, int32_t label, const double *scores,
-                size_t worker) {
+static void see(void *argument, uint64_t row, int32_t label, const double *scores, size_t worker) {
   (void)worker;
   seen *s = argument;
   (void)label;

@@ -1,8 +1,8 @@
 /* left_out_errors.c - what a model answers to its own training rows, each left out in turn: scores
  * for whoever wants them, and errors by class, as if all these rows were test rows.
  *
- * A few thousand rows choose lambda, but the rows that go wrong are looked at one by one, so as many
- * are left out here as for counting hits. */
+ * A few thousand rows choose lambda, but the rows that go wrong are looked at one by one, so as
+ * many are left out here as for counting hits. */
 #include "choose/left_out.h"
 
 kf_status kf_left_out_see(kf_fitter *fitter, const kf_data *data, const kf_left_out_model *model,

@@ -203,8 +203,8 @@ static void set_block(const kf_left_out *l, kf_left_out_workspace *b, uint64_t i
 
 /* --- rows ------------------------------------------------------------------------------------- */
 
-static void show_scores(const trial *t, kf_left_out_workspace *b, uint64_t at,
-                        const double *scores, size_t worker) {
+static void show_scores(const trial *t, kf_left_out_workspace *b, uint64_t at, const double *scores,
+                        size_t worker) {
   const kf_left_out *l = t->l;
   for (uint32_t k = 0; k < l->stats->n_classes; k++)
     b->seen[k] = l->place[k] >= 0 ? scores[l->place[k]] : NAN;

@@ -89,8 +89,8 @@ static kf_status take_pair(void *argument, uint64_t line, const char *id, const 
                         line, id, n, kf_pictures_path(j->list, at));
   if (j->lines[at] > 0)
     return kf_fail_file(err, j->table,
-                        "line %" PRIu64 " labels %s a second time: line %" PRIu64 " does, too", line,
-                        kf_pictures_path(j->list, at), j->lines[at]);
+                        "line %" PRIu64 " labels %s a second time: line %" PRIu64 " does, too",
+                        line, kf_pictures_path(j->list, at), j->lines[at]);
   char *copy = kf_arena_take(j->arena, size, 1);
   if (copy == NULL) return kf_fail_memory(err);
   j->lines[at] = line;
@@ -122,8 +122,9 @@ static kf_status report(kf_ctx *ctx, const labelling *j, bool skip_bad) {
   for (uint64_t i = 0; i < n; i++)
     if (j->classes[i] == NULL) kf_few_add(&without, kf_pictures_path(j->list, i));
   if (without.n == n)
-    return kf_fail_file(&ctx->err, j->table, "no line names one of the %" PRIu64 " pictures%s%s%s%s",
-                        n, missing > 0 ? ", but " : "", j->missing.shown, end,
+    return kf_fail_file(&ctx->err, j->table,
+                        "no line names one of the %" PRIu64 " pictures%s%s%s%s", n,
+                        missing > 0 ? ", but " : "", j->missing.shown, end,
                         missing > 0 ? ", which are not among them" : "");
   if (missing > 0 && !skip_bad)
     return kf_fail_hint(&ctx->err, KF_ERR_DATA, KF_HINT_SKIP_PICTURES,
@@ -146,8 +147,7 @@ kf_status kf_picture_labels(kf_ctx *ctx, const kf_pictures *list, const kf_pictu
   KF_TAKE_ZERO(&memory, j.lines, kf_pictures_count(list));
   kf_status status = memory.failed ? kf_fail_memory(&ctx->err) : list_names(&j, &ctx->err);
   if (status == KF_OK)
-    status =
-        kf_table_each_pair(o->labels, o->id_column, o->label_column, take_pair, &j, &ctx->err);
+    status = kf_table_each_pair(o->labels, o->id_column, o->label_column, take_pair, &j, &ctx->err);
   if (status == KF_OK) status = report(ctx, &j, o->skip_bad != 0);
   kf_dict_free(j.names);
   kf_arena_free(&memory);

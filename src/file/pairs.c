@@ -17,7 +17,7 @@ typedef struct column {
   const char *what;  /* for messages */
   kf_hint hint;
   const char *usual[10]; /* NULL-terminated, the likeliest first */
-  size_t rank;           /* of the usual name that was found */
+  size_t place;          /* of the usual name that was found */
   size_t at;             /* NONE: not found */
   bool named;            /* found by its name, in a header */
   size_t matches;
@@ -47,9 +47,9 @@ static void look_at(column *c, size_t at, const char *text, size_t length) {
     c->matches++;
     return;
   }
-  for (size_t i = 0; i < c->rank && c->usual[i] != NULL; i++)
+  for (size_t i = 0; i < c->place && c->usual[i] != NULL; i++)
     if (strlen(c->usual[i]) == length && strncasecmp(c->usual[i], text, length) == 0) {
-      c->rank = i;
+      c->place = i;
       c->at = at;
       c->named = true;
     }
@@ -149,14 +149,14 @@ kf_status kf_table_each_pair(const char *path, const char *id_column, const char
                              .hint = KF_HINT_ID_COLUMN,
                              .usual = {"filename", "file_name", "path", "filepath", "file", "image",
                                        "picture", "image_id", "id"},
-                             .rank = NONE,
+                             .place = NONE,
                              .at = NONE};
     p->columns[1] = (column){.asked = label_column,
                              .what = "labels",
                              .hint = KF_HINT_LABEL_COLUMN,
                              .usual = {"label", "class", "labels", "class_name", "category",
                                        "target", "classes", "targets", "y"},
-                             .rank = NONE,
+                             .place = NONE,
                              .at = NONE};
     status = read_pairs(p, &in, &list, use, argument, err);
     for (size_t i = 0; i < 2; i++) kf_string_clear(&p->columns[i].text);

@@ -269,16 +269,17 @@ static void fill_report(const kf_fit_job *j, const kf_model *model) {
 
 kf_left_out_model kf_fit_left_out(const kf_fit_job *j, const kf_model *model, kf_metric metric) {
   const kf_fit_options *o = &j->options;
-  return (kf_left_out_model){
-      .n_classes = model->n_classes,
-      .lambda = model->map.lambda,
-      .metric = model->text != NULL ? KF_METRIC_COSINE : kf_metric_for(metric, j->stats->normalized),
-      .centre = o->centre,
-      .sample = o->sample,
-      .groups = o->groups,
-      .text = model->text,
-      .alpha = model->alpha,
-      .prior = kf_prior_of_cosines(model) ? model->prior : 0};
+  return (kf_left_out_model){.n_classes = model->n_classes,
+                             .lambda = model->map.lambda,
+                             .metric = model->text != NULL
+                                           ? KF_METRIC_COSINE
+                                           : kf_metric_for(metric, j->stats->normalized),
+                             .centre = o->centre,
+                             .sample = o->sample,
+                             .groups = o->groups,
+                             .text = model->text,
+                             .alpha = model->alpha,
+                             .prior = kf_prior_of_cosines(model) ? model->prior : 0};
 }
 
 static kf_status choose_threshold(const kf_fit_job *j, kf_model *model) {

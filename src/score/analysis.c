@@ -171,9 +171,8 @@ kf_status kf_outcomes_end(kf_ctx *ctx, kf_status status, const kf_outcomes *all,
 }
 
 kf_analysis *kf_analysis_empty(uint32_t n_classes, kf_err *err) {
-  kf_analysis *analysis =
-      kf_alloc_tail(sizeof *analysis, 1,
-                    BINS * sizeof *analysis->bins + n_classes * sizeof *analysis->classes);
+  kf_analysis *analysis = kf_alloc_tail(
+      sizeof *analysis, 1, BINS * sizeof *analysis->bins + n_classes * sizeof *analysis->classes);
   if (analysis == NULL) {
     kf_fail_memory(err);
     return NULL;
