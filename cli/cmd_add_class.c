@@ -119,7 +119,7 @@ static int run_add_class(cli_run *cli) {
   kf_data *samples = NULL;
   TRY(load_model(cli, cli->args.operands.items[0], &model));
   if (cli->args.serve.journal) return add_journal(cli, model);
-  TRY(open_data(cli, 2, LABELS_IGNORED, &samples));
+  TRY(open_samples(cli, 2, LABELS_IGNORED, model, NULL, &samples));
   return add_class(cli, model, samples);
 }
 

@@ -226,7 +226,8 @@ static int open_inputs(eval_job *job) {
     TRY(load_model(cli, a->operands.items[0], &job->model));
   if (a->text.path) TRY(load_zero_shot(cli, job->model, 1, &job->zero));
   if (a->votes.gallery) TRY(load_eval_gallery(job));
-  if (a->operands.n > 1) TRY(open_data(cli, 1, LABELS_WANTED, &job->data));
+  if (a->operands.n > 1)
+    TRY(open_samples(cli, 1, LABELS_WANTED, job->model, job->gallery, &job->data));
   if (job->data) TRY(check_replaces_nothing(cli, job->data));
   if (a->errors.unknown.n) TRY(open_unknown(job));
   return EXIT_OK;

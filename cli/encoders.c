@@ -46,13 +46,17 @@ int open_pictures(cli_run *cli, size_t first, kf_pictures **out) {
                       out);
 }
 
-int open_embedded(cli_run *cli, size_t first, kf_data **out) {
+int open_samples(cli_run *cli, size_t first, label_use use, const kf_model *model,
+                 const kf_gallery *gallery, kf_data **out) {
+  if (!cli->args.encoder.folder) return open_data(cli, first, use, out);
   kf_reader_options options = {.skip_bad = cli->args.data.skip_bad};
   kf_pictures *pictures = NULL;
   kf_encoder *encoder = NULL;
   TRY(refuse(cli, "tensor column label-tensor classes order rank-files only", "--encoder"));
   TRY(open_pictures(cli, first, &pictures));
   TRY(load_encoder(cli, cli->args.encoder.folder, TOWER_IMAGES, &encoder));
+  cli_queries taken = {.encoder = encoder, .dim = kf_encoder_dim(encoder)};
+  TRY(check_queries(cli, &taken, model, model ? NULL : gallery));
   TRY(own_data(cli, kf_data_new_from_pictures(cli->ctx, encoder, pictures, &options, out), out));
   uint64_t bad = kf_pictures_count(pictures) - kf_data_rows(*out);
   if (bad)

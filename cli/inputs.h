@@ -16,8 +16,7 @@ typedef enum label_use {
 /* The groups of --groups for the rows of the operands; NULL if there are none. */
 int read_groups(cli_run *cli, const kf_data *data, const uint32_t **out);
 
-/* Opens operands `first` and up as one data set, which must not include the output (-o). With
- * --encoder they are pictures. */
+/* Opens operands `first` and up as one data set, which must not include the output (-o). */
 int open_data(cli_run *cli, size_t first, label_use use, kf_data **out);
 /* --test; *out stays NULL without it. The rows must have labels unless there is a truth. */
 int open_test(cli_run *cli, const kf_truth *truth, kf_data **out);
@@ -69,8 +68,10 @@ int load_encoder(cli_run *cli, const char *folder, tower_use use, kf_encoder **o
 
 int open_pictures(cli_run *cli, size_t first,
                   kf_pictures **out); /* operands `first` and up, or --list */
-/* Operands `first` and up, pictures, as a data set in memory. */
-int open_embedded(cli_run *cli, size_t first, kf_data **out);
+/* open_data or, with --encoder, pictures as a data set in memory, once the model (NULL: the
+ * gallery) is known to take them. */
+int open_samples(cli_run *cli, size_t first, label_use use, const kf_model *model,
+                 const kf_gallery *gallery, kf_data **out);
 kf_embed_options embed_options_of(const cli_args *args);
 /* Says how many pictures were done by an earlier run, and how many were left out. */
 void say_pictures(cli_run *cli, const kf_embed_report *report, const char *path);
