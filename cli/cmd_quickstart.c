@@ -68,20 +68,30 @@ static void print_figures(const kf_quickstart_result *r) {
 }
 
 /* Which pictures go wrong when each is left out. */
-static int print_left_out(cli_run *cli, const char *model_path, const char *rows_path,
-                          kf_analysis *errors) {
+typedef struct left_out {
+  kf_analysis *errors; /* NULL: nothing could be left out */
   kf_model *model;
+  wrong_rows wrong;
+} left_out;
+
+static int read_left_out(cli_run *cli, const char *model, const char *embeddings, left_out *out) {
   kf_data *rows;
-  uint64_t n = errors->totals.n, wrong = n - errors->totals.top1;
-  TRY(own_analysis(cli, KF_OK, &errors));
-  TRY(own_model(cli, kf_model_load(cli->ctx, model_path, &model), &model));
-  TRY(own_data(cli, kf_data_open(cli->ctx, &rows_path, 1, NULL, &rows), &rows));
+  if (!out->errors) return EXIT_OK;
+  TRY(own_analysis(cli, KF_OK, &out->errors));
+  TRY(own_model(cli, kf_model_load(cli->ctx, model, &out->model), &out->model));
+  TRY(own_data(cli, kf_data_open(cli->ctx, &embeddings, 1, NULL, &rows), &rows));
+  return read_wrong(cli, rows, out->errors, &out->wrong);
+}
+
+static void print_left_out(const left_out *l) {
+  if (!l->errors) return;
+  uint64_t n = l->errors->totals.n, wrong = n - l->errors->totals.top1;
   printf("\nOf %s left out in turn, the model gets %s wrong%s\n",
          show_counted(n, "picture", "pictures").text, show_count(wrong).text, wrong ? ":" : ".");
-  if (!wrong) return EXIT_OK;
-  print_worst(model, errors);
-  print_confusions(model, errors);
-  return print_wrong(cli, model, rows, errors);
+  if (!wrong) return;
+  print_worst(l->model, l->errors);
+  print_confusions(l->model, l->errors);
+  print_wrong(l->model, l->errors, &l->wrong);
 }
 
 /* Quotes a word for the shell. */
@@ -132,11 +142,13 @@ static int quickstart(cli_run *cli, const kf_encoder *encoder, const kf_pictures
   int result = result_of(cli, status);
   if (status == KF_ERR_CANCELLED) say_kept(cli, embeddings);
   if (result != EXIT_OK) return result;
+  left_out errors = {.errors = r.errors};
+  TRY(read_left_out(cli, model, embeddings, &errors));
   progress_end(cli);
   say_pictures(cli, &r.embed, embeddings);
   if (r.many_near) say_near(cli, r.n_near, r.n_compared);
   print_figures(&r);
-  if (r.errors) TRY(print_left_out(cli, model, embeddings, r.errors));
+  print_left_out(&errors);
   print_next(cli, folder, model, &r);
   return EXIT_OK;
 }

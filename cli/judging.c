@@ -53,7 +53,7 @@ static void print_model_class(FILE *file, const kf_model *model, int32_t class) 
 
 /* --- the worst classes ------------------------------------------------------------------------ */
 
-enum { SHOWN = 10 };
+enum { SHOWN = SHOWN_WRONG };
 
 typedef struct ranked {
   uint32_t class;
@@ -141,24 +141,31 @@ static int by_margin(const void *a, const void *b) {
   return (x->row > y->row) - (x->row < y->row);
 }
 
-int print_wrong(cli_run *cli, const kf_model *model, const kf_data *data, kf_analysis *analysis) {
+int read_wrong(cli_run *cli, const kf_data *data, kf_analysis *analysis, wrong_rows *out) {
   enum { ID_SIZE = 65536 + 1 };
   char *id = own_memory(cli, ID_SIZE, 1);
   if (!id) return fail(cli, KF_ERR_MEM);
-  if (analysis->n_mistakes) puts("\nwrong by the widest margin:");
   qsort(analysis->mistakes, analysis->n_mistakes, sizeof *analysis->mistakes, by_margin);
-  for (size_t i = 0; i < analysis->n_mistakes && i < SHOWN; i++) {
-    const kf_mistake *m = &analysis->mistakes[i];
-    TRY(result_of(cli, kf_data_get_id(cli->ctx, data, m->row, id, ID_SIZE)));
-    fputs("  ", stdout);
-    print_escaped(stdout, id);
-    fputs("  ", stdout);
-    print_model_class(stdout, model, m->truth);
-    fputs("  ->  ", stdout);
-    print_model_class(stdout, model, m->answer);
-    putchar('\n');
+  for (; out->n < SHOWN && out->n < analysis->n_mistakes; out->n++) {
+    TRY(result_of(cli,
+                  kf_data_get_id(cli->ctx, data, analysis->mistakes[out->n].row, id, ID_SIZE)));
+    out->ids[out->n] = own_format(cli, "%s", id);
+    if (!out->ids[out->n]) return fail(cli, KF_ERR_MEM);
   }
   return EXIT_OK;
+}
+
+void print_wrong(const kf_model *model, const kf_analysis *analysis, const wrong_rows *rows) {
+  if (rows->n) puts("\nwrong by the widest margin:");
+  for (size_t i = 0; i < rows->n; i++) {
+    fputs("  ", stdout);
+    print_escaped(stdout, rows->ids[i]);
+    fputs("  ", stdout);
+    print_model_class(stdout, model, analysis->mistakes[i].truth);
+    fputs("  ->  ", stdout);
+    print_model_class(stdout, model, analysis->mistakes[i].answer);
+    putchar('\n');
+  }
 }
 
 static void print_json_worst(cli_json *j, const kf_model *model, const kf_analysis *analysis) {
