@@ -163,7 +163,7 @@ static int evaluate(eval_job *job) {
   return EXIT_OK;
 }
 
-static int check_tables(cli_run *cli) {
+int check_tables(cli_run *cli) {
   const struct error_args *e = &cli->args.errors;
   const char *const tables[] = {e->per_class, e->confusions, e->wrong};
   for (size_t i = 0; i < COUNT_OF(tables); i++) {

@@ -80,6 +80,7 @@ static int read_left_out(cli_run *cli, const char *model, const char *embeddings
   TRY(own_analysis(cli, KF_OK, &out->errors));
   TRY(own_model(cli, kf_model_load(cli->ctx, model, &out->model), &out->model));
   TRY(own_data(cli, kf_data_open(cli->ctx, &embeddings, 1, NULL, &rows), &rows));
+  TRY(write_tables(cli, out->model, rows, out->errors));
   return read_wrong(cli, rows, out->errors, &out->wrong);
 }
 
@@ -163,6 +164,7 @@ static int run_quickstart(cli_run *cli) {
                                    .templates = a->prompts.templates,
                                    .embed = embed_options_of(a)};
   if (a->encoder.no_text) TRY(refuse(cli, "templates", "--no-text"));
+  TRY(check_tables(cli));
   TRY(open_pictures(cli, 0, &pictures));
   const char *folder = a->output ? a->output : usual_folder(cli, pictures);
   if (!folder) return fail(cli, KF_ERR_MEM);
@@ -179,6 +181,9 @@ static const cli_group own_options = {
              .help = "a CLIP model as Hugging Face publishes it (see 'koofu embed')"},
             {OUTPUT("FOLDER"), .help = "where to write (default: FOLDER-koofu in the current "
                                        "folder, or beside FOLDER from inside it)"},
+            {TEXT("wrong", errors.wrong, "FILE"),
+             .help = "also write all pictures that go wrong when left out, as 'koofu eval --wrong' "
+                     "does"},
             {FLAG("no-text", encoder.no_text), .help = "use pictures alone, not the class names"},
             {TEMPLATES,
              .help = "templates for the class names (see 'koofu prompts'; default: builtin7)"},

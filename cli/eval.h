@@ -28,7 +28,9 @@ typedef struct wrong_rows {
 int read_wrong(cli_run *cli, const kf_data *data, kf_analysis *analysis, wrong_rows *out);
 void print_wrong(const kf_model *model, const kf_analysis *analysis, const wrong_rows *rows);
 void print_json_errors(cli_json *j, const kf_model *model, const kf_analysis *analysis);
-/* Writes --per-class, --confusions and --wrong if they are given. */
+/* Refuses --per-class, --confusions and --wrong if they cannot be written (cmd_eval.c). */
+int check_tables(cli_run *cli);
+/* Writes them if they are given. */
 int write_tables(cli_run *cli, const kf_model *model, const kf_data *data,
                  const kf_analysis *analysis);
 
