@@ -25,10 +25,13 @@ static int add_class(cli_run *cli, const kf_model *model, const kf_data *samples
   TRY(make(cli, model, cli->args.operands.items[1], samples, cli->args.text.rows, &wider));
   TRY(result_of(cli, kf_model_save(cli->ctx, wider, cli->args.output)));
   int more = kf_model_classes(wider) > kf_model_classes(model);
+  int pictures = cli->args.encoder.folder != NULL;
   say_written(cli, cli->args.output, "%s, the %s from %s%s",
               show_counted(kf_model_classes(wider), "class", "classes").text,
               more ? "new one" : "text of one",
-              show_counted(kf_data_rows(samples), "row", "rows").text,
+              show_counted(kf_data_rows(samples), pictures ? "picture" : "row",
+                           pictures ? "pictures" : "rows")
+                  .text,
               cli->args.text.rows ? " of text" : "");
   return EXIT_OK;
 }
@@ -102,6 +105,8 @@ static int check_operands(cli_run *cli) {
   if (cli->args.serve.journal && operands->n > 1)
     return fail_usage(cli, "unexpected argument '%s' with --from-journal", operands->items[1]);
   if (cli->args.serve.journal) TRY(refuse(cli, "text", "--from-journal, which says what is text"));
+  if (cli->args.serve.journal) TRY(refuse(cli, "encoder", "--from-journal, which has rows"));
+  if (cli->args.encoder.folder) TRY(refuse(cli, "text", "--encoder, which takes pictures"));
   if (!cli->args.serve.journal && operands->n < 3)
     return fail_usage(cli, "missing argument: %s", operands->n < 2 ? "NAME" : "DATA");
   return EXIT_OK;
@@ -114,7 +119,7 @@ static int run_add_class(cli_run *cli) {
   kf_data *samples = NULL;
   TRY(load_model(cli, cli->args.operands.items[0], &model));
   if (cli->args.serve.journal) return add_journal(cli, model);
-  TRY(open_data(cli, 2, LABELS_IGNORED, &samples));
+  TRY(open_samples(cli, 2, LABELS_IGNORED, model, NULL, &samples));
   return add_class(cli, model, samples);
 }
 
@@ -133,16 +138,20 @@ const cli_command add_class_command = {
     .details = "The prototype of the new class is the mean of all rows of DATA, whose labels are "
                "ignored. The map does not change, so rows mapped with the old model remain "
                "comparable, and nothing is fitted again. The name must be new to the model.\n\n"
+               "With --encoder, they are pictures, folders of pictures or patterns (see 'koofu "
+               "embed'), embedded by the CLIP model that the training rows were made with.\n\n"
                "With --text, for a model that has text ('koofu fit --text'), DATA are embeddings "
                "of prompts: the class takes part by name alone or, if the model has it already, "
                "gets this text instead.\n\n"
                "With --from-journal, there are no NAME and DATA: the classes are those added to a "
                "running 'koofu serve', in the order in which they came. Classes that the model has "
                "already are left out.",
-    .groups = GROUPS(&own_options, &row_options),
+    .groups = GROUPS(&own_options, &encoder_options, &row_options),
     .examples = EXAMPLES(
         {"One more class from its samples",
          "koofu add-class model.safetensors okapi okapi.npy -o model2.safetensors"},
+        {"From its pictures",
+         "koofu add-class model.safetensors okapi okapi --encoder clip -o m2.safetensors"},
         {"By its name alone",
          "koofu add-class fused.safetensors okapi okapi_prompts.npy --text -o fused2.safetensors"},
         {"Those that were added on the page of 'koofu serve'",

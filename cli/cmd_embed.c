@@ -58,6 +58,11 @@ const cli_command embed_command = {
         "so; other formats (GIF, BMP, TIFF, HEIC, AVIF) are left out and counted. Rows come in "
         "byte order of the paths within a folder, and in the order of the arguments. The paths are "
         "stored as ids, as given: 'koofu index' and 'koofu search' answer with them.\n\n"
+        "With --labels, the classes come from a .csv or .tsv with a header, whatever folders there "
+        "are. Its names are file names, with or without extension and folders: 'a.jpg', 'a' and "
+        "'in/a.jpg' name photos/in/a.jpg. Pictures without a line are left out and counted. A line "
+        "that names no picture is an error, unless --skip-bad leaves it out; so is one that names "
+        "several, or one that is labelled already.\n\n"
         "An archive holds samples: members whose names differ only after their first dot, such as "
         "000123.jpg, 000123.cls, 000123.txt and 000123.json. The class of a picture is the content "
         "of .cls, or a value of .json named by --label-key; --metadata keeps texts and JSON. "
@@ -72,9 +77,11 @@ const cli_command embed_command = {
         "another name, and their rows are taken from it. --no-resume embeds all of them again.\n\n"
         "Embeddings have the same bits whatever the number of threads, the instruction set and the "
         "size of shards.",
-    .groups = GROUPS(&own_options, &picture_options, &tower_options),
+    .groups = GROUPS(&own_options, &picture_labels, &picture_options, &tower_options),
     .examples = EXAMPLES(
         {"One folder per class", "koofu embed clip photos -o train.safetensors"},
+        {"With a table of their classes, such as image,species",
+         "koofu embed clip photos --labels birds.csv --label-column species -o train.safetensors"},
         {"Those of a list, without the ones that cannot be read",
          "koofu embed clip --list list.tsv --skip-bad -o train.safetensors"},
         {"The shards that img2dataset wrote, with their captions",

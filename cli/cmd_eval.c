@@ -163,7 +163,7 @@ static int evaluate(eval_job *job) {
   return EXIT_OK;
 }
 
-static int check_tables(cli_run *cli) {
+int check_tables(cli_run *cli) {
   const struct error_args *e = &cli->args.errors;
   const char *const tables[] = {e->per_class, e->confusions, e->wrong};
   for (size_t i = 0; i < COUNT_OF(tables); i++) {
@@ -226,7 +226,8 @@ static int open_inputs(eval_job *job) {
     TRY(load_model(cli, a->operands.items[0], &job->model));
   if (a->text.path) TRY(load_zero_shot(cli, job->model, 1, &job->zero));
   if (a->votes.gallery) TRY(load_eval_gallery(job));
-  if (a->operands.n > 1) TRY(open_data(cli, 1, LABELS_WANTED, &job->data));
+  if (a->operands.n > 1)
+    TRY(open_samples(cli, 1, LABELS_WANTED, job->model, job->gallery, &job->data));
   if (job->data) TRY(check_replaces_nothing(cli, job->data));
   if (a->errors.unknown.n) TRY(open_unknown(job));
   return EXIT_OK;
@@ -275,7 +276,7 @@ static const cli_group error_options = {
 
 const cli_command eval_command = {
     .name = "eval",
-    .operands = "MODEL|GALLERY [DATA...]",
+    .operands = "MODEL|GALLERY [DATA...|PICTURES...]",
     .summary = "measure top-1 and top-5 accuracy",
     .details =
         "A row is a top-1 hit if the nearest prototype is that of its class, and a top-5 hit if "
@@ -285,6 +286,9 @@ const cli_command eval_command = {
         "Classes are matched by name if data and model have names, by number if neither has. Rows "
         "without a label, rows of classes that the model does not have and rows whose label is not "
         "in --classes are left out and counted.\n\n"
+        "With --encoder, the rows are pictures, embedded by the CLIP model that the training rows "
+        "were made with. Their classes are the names of their folders or, with --labels, in a .csv "
+        "or .tsv (see 'koofu embed'; --id-column is its column of file names).\n\n"
         "With --gallery, the table has another line for each K: how often the vote of the K "
         "nearest rows of the gallery is right, and how often the right class is among the five "
         "with the most votes. The gallery must be in the original space or made with the same "
@@ -319,10 +323,12 @@ const cli_command eval_command = {
         "model's space or, with --raw, in the original one; with --text they are about the text. A "
         "margin is the difference between the two best scores. --unknown prints the area under the "
         "ROC curve, and how many unknown rows reach the score that 95 % of the known ones reach.",
-    .groups = GROUPS(&own_options, &text_options, &judge_options, &error_options, &vote_options,
-                     &label_options, &row_options),
+    .groups = GROUPS(&own_options, &encoder_options, &text_options, &judge_options, &error_options,
+                     &vote_options, &label_options, &row_options),
     .examples = EXAMPLES(
         {"How good is it?", "koofu eval model.safetensors test.safetensors"},
+        {"Of pictures, one folder per class",
+         "koofu eval model.safetensors photos --encoder clip --errors"},
         {"For a script", "koofu eval --json model.safetensors x.npy --labels y.npy | jq .top1"},
         {"Neighbours next to prototypes",
          "koofu eval model.safetensors test.safetensors --gallery gallery.safetensors -k 1,15"},

@@ -1,6 +1,7 @@
 /* cmd_quickstart.c - koofu quickstart: from a folder of class folders to a classifier and a
  * report. */
 #include "commands.h"
+#include "eval.h"
 #include "fit_options.h"
 
 #include <stdlib.h>
@@ -66,6 +67,34 @@ static void print_figures(const kf_quickstart_result *r) {
            r->n_single == 1 ? "its" : "their");
 }
 
+/* Which pictures go wrong when each is left out. */
+typedef struct left_out {
+  kf_analysis *errors; /* NULL: nothing could be left out */
+  kf_model *model;
+  wrong_rows wrong;
+} left_out;
+
+static int read_left_out(cli_run *cli, const char *model, const char *embeddings, left_out *out) {
+  kf_data *rows;
+  if (!out->errors) return EXIT_OK;
+  TRY(own_analysis(cli, KF_OK, &out->errors));
+  TRY(own_model(cli, kf_model_load(cli->ctx, model, &out->model), &out->model));
+  TRY(own_data(cli, kf_data_open(cli->ctx, &embeddings, 1, NULL, &rows), &rows));
+  TRY(write_tables(cli, out->model, rows, out->errors));
+  return read_wrong(cli, rows, out->errors, &out->wrong);
+}
+
+static void print_left_out(const left_out *l) {
+  if (!l->errors) return;
+  uint64_t n = l->errors->totals.n, wrong = n - l->errors->totals.top1;
+  printf("\nOf %s left out in turn, the model gets %s wrong%s\n",
+         show_counted(n, "picture", "pictures").text, show_count(wrong).text, wrong ? ":" : ".");
+  if (!wrong) return;
+  print_worst(l->model, l->errors);
+  print_confusions(l->model, l->errors);
+  print_wrong(l->model, l->errors, &l->wrong);
+}
+
 /* Quotes a word for the shell. */
 static void print_word(const char *word) {
   static const char plain[] =
@@ -98,7 +127,7 @@ static void print_next(const cli_run *cli, const char *folder, const char *model
          show_counted(r->embed.rows, "row", "rows").text, r->dim_in);
   if (r->prompts) printf("  text.safetensors        the class names\n");
   printf("  model.safetensors       the classifier, %s\n", show_dim(r->dim, r->dim_in).text);
-  printf("  report.html             what it gains and why; open it in a browser\n"
+  printf("  report.html             what it gains and what goes wrong; open it in a browser\n"
          "\nNext, the class of a new picture:\n");
   print_command((const char *const[]){"classify", model, "photo.jpg", "--encoder",
                                       cli->args.encoder.folder, "--top", "3", NULL});
@@ -114,10 +143,13 @@ static int quickstart(cli_run *cli, const kf_encoder *encoder, const kf_pictures
   int result = result_of(cli, status);
   if (status == KF_ERR_CANCELLED) say_kept(cli, embeddings);
   if (result != EXIT_OK) return result;
+  left_out errors = {.errors = r.errors};
+  TRY(read_left_out(cli, model, embeddings, &errors));
   progress_end(cli);
   say_pictures(cli, &r.embed, embeddings);
   if (r.many_near) say_near(cli, r.n_near, r.n_compared);
   print_figures(&r);
+  print_left_out(&errors);
   print_next(cli, folder, model, &r);
   return EXIT_OK;
 }
@@ -132,6 +164,7 @@ static int run_quickstart(cli_run *cli) {
                                    .templates = a->prompts.templates,
                                    .embed = embed_options_of(a)};
   if (a->encoder.no_text) TRY(refuse(cli, "templates", "--no-text"));
+  TRY(check_tables(cli));
   TRY(open_pictures(cli, 0, &pictures));
   const char *folder = a->output ? a->output : usual_folder(cli, pictures);
   if (!folder) return fail(cli, KF_ERR_MEM);
@@ -148,6 +181,9 @@ static const cli_group own_options = {
              .help = "a CLIP model as Hugging Face publishes it (see 'koofu embed')"},
             {OUTPUT("FOLDER"), .help = "where to write (default: FOLDER-koofu in the current "
                                        "folder, or beside FOLDER from inside it)"},
+            {TEXT("wrong", errors.wrong, "FILE"),
+             .help = "also write all pictures that go wrong when left out, as 'koofu eval --wrong' "
+                     "does"},
             {FLAG("no-text", encoder.no_text), .help = "use pictures alone, not the class names"},
             {TEMPLATES,
              .help = "templates for the class names (see 'koofu prompts'; default: builtin7)"},
@@ -158,21 +194,26 @@ const cli_command quickstart_command = {
     .operands = "FOLDER",
     .summary = "go from a folder of pictures to a classifier, in one step",
     .details =
-        "FOLDER has one folder of pictures per class. They are embedded (as 'koofu embed' does, "
+        "FOLDER has one folder of pictures per class; with --labels, a table names the class of "
+        "each picture instead (see 'koofu embed'). They are embedded (as 'koofu embed' does, "
         "resuming an interrupted run), lambda is chosen by leave-one-out, and a model is fitted. "
         "If the encoder has a text tower, class names take part: underscores become spaces, a "
         "number in front of the name ('n01440764_tench', '017.Cardinal') is dropped, and their "
         "weight is chosen as well. All dimensions are kept; the report shows what fewer would "
         "cost.\n\n"
-        "The printed figures are for pictures that the model judging them has not seen.\n\n"
+        "All printed figures are for pictures that the model judging them has not seen: each is "
+        "left out in turn. So are the worst classes, the confusions and the pictures that are "
+        "wrong by the widest margin, of which the report has thumbnails.\n\n"
         "Writes embeddings.safetensors, text.safetensors, model.safetensors and report.html, which "
         "'koofu fit', 'koofu eval', 'koofu index' and other commands can use, and about.txt, which "
         "marks the folder as made by quickstart: files of these names in any other folder are not "
         "replaced, and nothing is written among the pictures.\n\n"
         "Run again into the same folder, only new and changed pictures are embedded, and class "
         "names only if they or the templates have changed; --no-resume embeds everything again.",
-    .groups = GROUPS(&own_options, &picture_options, &tower_options),
+    .groups = GROUPS(&own_options, &picture_labels, &picture_options, &tower_options),
     .examples = EXAMPLES({"Photos, one folder per class", "koofu quickstart photos --encoder clip"},
+                         {"Photos in one folder, with a table filename,label",
+                          "koofu quickstart photos --labels labels.csv --encoder clip"},
                          {"Then use the model",
                           "koofu classify photos-koofu/model.safetensors new.jpg --encoder clip"}),
     .run = run_quickstart,

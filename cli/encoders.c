@@ -29,13 +29,39 @@ int open_pictures(cli_run *cli, size_t first, kf_pictures **out) {
     return fail_usage(cli, "unexpected argument '%s' with --list", operands->items[first]);
   if (!list && operands->n == first)
     return fail_usage(cli, "missing argument: PICTURES (files or folders, or --list FILE)");
-  kf_pictures_options options = {.label_key = cli->args.pictures.label_key};
-  if (list) TRY(refuse(cli, "label-key", "--list"));
+  const struct data_args *d = &cli->args.data;
+  kf_pictures_options options = {.label_key = cli->args.pictures.label_key,
+                                 .labels = d->labels.n ? d->labels.items[0] : NULL,
+                                 .id_column = d->id_column,
+                                 .label_column = d->label_column,
+                                 .skip_bad = d->skip_bad};
+  if (list) TRY(refuse(cli, "labels label-key", "--list"));
+  if (d->labels.n) TRY(refuse(cli, "label-key", "--labels"));
+  if (d->labels.n > 1) return fail_usage(cli, "--labels: give one file for all pictures");
+  if (!d->labels.n) TRY(need(cli, "label-column id-column", "--labels FILE"));
   return own_pictures(cli,
                       list ? kf_pictures_open_list(cli->ctx, list, out)
                            : kf_pictures_open_with(cli->ctx, operands->items + first,
                                                    operands->n - first, &options, out),
                       out);
+}
+
+int open_samples(cli_run *cli, size_t first, label_use use, const kf_model *model,
+                 const kf_gallery *gallery, kf_data **out) {
+  if (!cli->args.encoder.folder) return open_data(cli, first, use, out);
+  kf_reader_options options = {.skip_bad = cli->args.data.skip_bad};
+  kf_pictures *pictures = NULL;
+  kf_encoder *encoder = NULL;
+  TRY(refuse(cli, "tensor column label-tensor classes order rank-files only", "--encoder"));
+  TRY(open_pictures(cli, first, &pictures));
+  TRY(load_encoder(cli, cli->args.encoder.folder, TOWER_IMAGES, &encoder));
+  cli_queries taken = {.encoder = encoder, .dim = kf_encoder_dim(encoder)};
+  TRY(check_queries(cli, &taken, model, model ? NULL : gallery));
+  TRY(own_data(cli, kf_data_new_from_pictures(cli->ctx, encoder, pictures, &options, out), out));
+  uint64_t bad = kf_pictures_count(pictures) - kf_data_rows(*out);
+  if (bad)
+    say(cli, "left out %s that cannot be read", show_counted(bad, "picture", "pictures").text);
+  return EXIT_OK;
 }
 
 void say_pictures(cli_run *cli, const kf_embed_report *r, const char *path) {
@@ -71,13 +97,12 @@ kf_embed_options embed_options_of(const cli_args *a) {
 int queries_open(cli_run *cli, size_t first, cli_queries *out) {
   const cli_args *a = &cli->args;
   if (!a->encoder.folder) {
-    TRY(need(cli, "precision max-pixels", "--encoder CLIP-DIR"));
     TRY(open_data(cli, first, out->labelled ? LABELS_WANTED : LABELS_IGNORED, &out->data));
     out->n = kf_data_rows(out->data);
     out->dim = kf_data_dim(out->data);
     return EXIT_OK;
   }
-  TRY(refuse(cli, "tensor", "--encoder"));
+  TRY(refuse(cli, "tensor labels", "--encoder"));
   TRY(open_pictures(cli, first, &out->pictures));
   TRY(load_encoder(cli, a->encoder.folder, TOWER_IMAGES, &out->encoder));
   out->n = kf_pictures_count(out->pictures);

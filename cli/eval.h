@@ -16,8 +16,21 @@ void print_json_hits(cli_json *j, const char *name, uint64_t top1, uint64_t top5
                      int known);
 
 void print_errors(const kf_model *model, const kf_analysis *analysis);
+/* Two of its tables: the worst classes, and the most frequent confusions. */
+void print_worst(const kf_model *model, const kf_analysis *analysis);
+void print_confusions(const kf_model *model, const kf_analysis *analysis);
+/* The ids of the rows that went wrong by the widest margin. Reading sorts the mistakes. */
+enum { SHOWN_WRONG = 10 };
+typedef struct wrong_rows {
+  const char *ids[SHOWN_WRONG];
+  size_t n;
+} wrong_rows;
+int read_wrong(cli_run *cli, const kf_data *data, kf_analysis *analysis, wrong_rows *out);
+void print_wrong(const kf_model *model, const kf_analysis *analysis, const wrong_rows *rows);
 void print_json_errors(cli_json *j, const kf_model *model, const kf_analysis *analysis);
-/* Writes --per-class, --confusions and --wrong if they are given. */
+/* Refuses --per-class, --confusions and --wrong if they cannot be written (cmd_eval.c). */
+int check_tables(cli_run *cli);
+/* Writes them if they are given. */
 int write_tables(cli_run *cli, const kf_model *model, const kf_data *data,
                  const kf_analysis *analysis);
 

@@ -40,6 +40,7 @@ static const struct hint_text {
     {KF_HINT_ORDER, "order",
      "--order number sorts them by number, --order given leaves them as they are"},
     {KF_HINT_LABEL_COLUMN, "label-column", "--label-column says which column holds the labels"},
+    {KF_HINT_ID_COLUMN, "id-column", "--id-column says which column names the pictures"},
     {KF_HINT_ANY_ENCODER, "any-encoder", "--any-encoder allows it"},
     {KF_HINT_CENTRE, "centre", "--centre mean centres them"},
     {KF_HINT_OTHER_NAME, "output", "write to another file with -o"},

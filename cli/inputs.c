@@ -59,6 +59,7 @@ static int open_rows(cli_run *cli, const char *const *paths, size_t n, const cli
 
 /* --only is about these rows, not about test rows. */
 int open_data(cli_run *cli, size_t first, label_use use, kf_data **out) {
+  TRY(need(cli, "precision max-pixels", "--encoder CLIP-DIR"));
   const cli_list *operands = &cli->args.operands;
   return open_rows(cli, operands->items + first, operands->n - first, &cli->args.data.labels,
                    cli->args.data.only, use, out);

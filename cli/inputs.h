@@ -68,6 +68,10 @@ int load_encoder(cli_run *cli, const char *folder, tower_use use, kf_encoder **o
 
 int open_pictures(cli_run *cli, size_t first,
                   kf_pictures **out); /* operands `first` and up, or --list */
+/* open_data or, with --encoder, pictures as a data set in memory, once the model (NULL: the
+ * gallery) is known to take them. */
+int open_samples(cli_run *cli, size_t first, label_use use, const kf_model *model,
+                 const kf_gallery *gallery, kf_data **out);
 kf_embed_options embed_options_of(const cli_args *args);
 /* Says how many pictures were done by an earlier run, and how many were left out. */
 void say_pictures(cli_run *cli, const kf_embed_report *report, const char *path);

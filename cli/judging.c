@@ -2,6 +2,7 @@
 #include "eval.h"
 
 #include <math.h>
+#include <stdlib.h>
 
 /* --- inputs ----------------------------------------------------------------------------------- */
 
@@ -52,7 +53,7 @@ static void print_model_class(FILE *file, const kf_model *model, int32_t class) 
 
 /* --- the worst classes ------------------------------------------------------------------------ */
 
-enum { SHOWN = 10 };
+enum { SHOWN = SHOWN_WRONG };
 
 typedef struct ranked {
   uint32_t class;
@@ -87,7 +88,7 @@ static size_t shown_confusions(const kf_analysis *analysis) {
 
 /* --- text ------------------------------------------------------------------------------------- */
 
-static void print_worst(const kf_model *model, const kf_analysis *analysis) {
+void print_worst(const kf_model *model, const kf_analysis *analysis) {
   ranked worst[SHOWN];
   size_t n = worst_classes(analysis, worst);
   printf("\nclasses with the lowest top-1:\n  %9s %9s %9s %9s  class\n", "top-1", "top-5", "rows",
@@ -101,7 +102,7 @@ static void print_worst(const kf_model *model, const kf_analysis *analysis) {
   }
 }
 
-static void print_confusions(const kf_model *model, const kf_analysis *analysis) {
+void print_confusions(const kf_model *model, const kf_analysis *analysis) {
   if (!analysis->n_confusions) return;
   printf("\nmost frequent confusions:\n  %9s  class taken for\n", "rows");
   for (size_t i = 0; i < shown_confusions(analysis); i++) {
@@ -132,6 +133,39 @@ void print_errors(const kf_model *model, const kf_analysis *analysis) {
   print_worst(model, analysis);
   print_confusions(model, analysis);
   print_margins(analysis);
+}
+
+static int by_margin(const void *a, const void *b) {
+  const kf_mistake *x = a, *y = b;
+  if (x->margin < y->margin || x->margin > y->margin) return x->margin > y->margin ? -1 : 1;
+  return (x->row > y->row) - (x->row < y->row);
+}
+
+int read_wrong(cli_run *cli, const kf_data *data, kf_analysis *analysis, wrong_rows *out) {
+  enum { ID_SIZE = 65536 + 1 };
+  char *id = own_memory(cli, ID_SIZE, 1);
+  if (!id) return fail(cli, KF_ERR_MEM);
+  qsort(analysis->mistakes, analysis->n_mistakes, sizeof *analysis->mistakes, by_margin);
+  for (; out->n < SHOWN && out->n < analysis->n_mistakes; out->n++) {
+    TRY(result_of(cli,
+                  kf_data_get_id(cli->ctx, data, analysis->mistakes[out->n].row, id, ID_SIZE)));
+    out->ids[out->n] = own_format(cli, "%s", id);
+    if (!out->ids[out->n]) return fail(cli, KF_ERR_MEM);
+  }
+  return EXIT_OK;
+}
+
+void print_wrong(const kf_model *model, const kf_analysis *analysis, const wrong_rows *rows) {
+  if (rows->n) puts("\nwrong by the widest margin:");
+  for (size_t i = 0; i < rows->n; i++) {
+    fputs("  ", stdout);
+    print_escaped(stdout, rows->ids[i]);
+    fputs("  ", stdout);
+    print_model_class(stdout, model, analysis->mistakes[i].truth);
+    fputs("  ->  ", stdout);
+    print_model_class(stdout, model, analysis->mistakes[i].answer);
+    putchar('\n');
+  }
 }
 
 static void print_json_worst(cli_json *j, const kf_model *model, const kf_analysis *analysis) {

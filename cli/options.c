@@ -131,6 +131,18 @@ const cli_group encoder_options = {"Pictures", ENCODER(USUAL_PIXELS)};
 const cli_group served_options = {"Pictures",
                                   ENCODER("64000000 from clients, " USUAL_PIXELS " in --images")};
 
+const cli_group picture_labels = {
+    "Labels",
+    OPTIONS({INPUTS("labels", data.labels, "FILE"),
+             .help = "a .csv or .tsv with the name and the class of each picture, instead of class "
+                     "folders"},
+            {TEXT("label-column", data.label_column, "NAME"),
+             .help = "its column of classes: a name, or a number from 1 (default: label, class or "
+                     "the like)"},
+            {TEXT("id-column", data.id_column, "NAME"),
+             .help = "its column of picture names (default: filename, path, image, id or the "
+                     "like)"})};
+
 const cli_group picture_options = {
     "Pictures",
     OPTIONS(

@@ -145,6 +145,7 @@ extern const cli_group text_options;    /* --text, --text-centre, --text-as-is *
 extern const cli_group tower_options;   /* --precision */
 extern const cli_group encoder_options; /* --encoder, --precision, --max-pixels */
 extern const cli_group served_options;  /* the same for 'koofu serve' */
+extern const cli_group picture_labels;  /* of pictures: --labels, --label-column, --id-column */
 extern const cli_group picture_options; /* --max-pixels, --skip-bad, --shard, --no-resume */
 
 enum { MAX_THREADS = 1024 };

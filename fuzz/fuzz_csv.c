@@ -1,8 +1,21 @@
 /* A table as labels. The first byte chooses commas or tabs, the column and the number of rows; the
- * rest is the table. */
+ * rest is the table, which is also read as file names and labels of pictures. */
+#include "file/file.h"
 #include "fuzz.h"
 
+#include <stdlib.h>
+
 static uint8_t kind;
+
+/* Lines count up, and no text is empty. */
+static kf_status check(void *argument, uint64_t line, const char *id, const char *label,
+                       kf_err *err) {
+  uint64_t *last = argument;
+  (void)err;
+  if (line <= *last || id[0] == '\0' || label[0] == '\0') abort();
+  *last = line;
+  return KF_OK;
+}
 
 static void use(kf_ctx *ctx, const char *path) {
   static const char *const columns[] = {NULL, "label", "1", "2"};
@@ -12,6 +25,10 @@ static void use(kf_ctx *ctx, const char *path) {
       &(kf_data_options){.labels = labels, .n_labels = 1, .label_column = columns[kind >> 1 & 3]});
   kf_info *info;
   if (kf_info_read(ctx, path, &info) == KF_OK) kf_info_free(info);
+  uint64_t last = 0;
+  kf_err err;
+  (void)kf_table_each_pair(path, columns[kind >> 5 & 3], columns[kind >> 1 & 3], check, &last,
+                           &err);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {

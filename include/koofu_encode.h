@@ -156,6 +156,16 @@ KF_API kf_status kf_pictures_open(kf_ctx *ctx, const char *const *paths, size_t 
                                   kf_pictures **out);
 typedef struct kf_pictures_options {
   const char *label_key; /* key of the class in the JSON of archives; NULL: the class is in .cls */
+  /* A .csv or .tsv with the name and the class of each picture; folders then are not classes. A
+   * name agrees with a path from the end, with or without the extension: of their folders, the
+   * shorter one is the end of the other. Pictures without a line are left out, which is logged.
+   * KF_ERR_DATA if a line names no picture, several, or one that another line has named. NULL: no
+   * such file. */
+  const char *labels;
+  /* Its columns: a name in the first line, or a number from 1. NULL: a usual name, such as
+   * "filename" and "label" or, of two columns, the other one. */
+  const char *id_column, *label_column;
+  int skip_bad; /* leave out lines that name no picture, and log how many */
   uint64_t reserved[3];
 } kf_pictures_options;
 KF_API kf_status kf_pictures_open_with(kf_ctx *ctx, const char *const *paths, size_t n_paths,
@@ -377,6 +387,12 @@ KF_API kf_status kf_reader_open_data(kf_ctx *ctx, const kf_data *data,
 KF_API kf_status kf_reader_open_pictures(kf_ctx *ctx, const kf_encoder *encoder,
                                          const kf_pictures *pictures,
                                          const kf_reader_options *options, kf_reader **out);
+/* The rows of pictures as a data set in memory, with their labels, ids and encoder; the pictures
+ * must outlive it. With skip_bad unreadable ones have no row. The progress stage is "embed".
+ * Memory: 4 D + 8 bytes per picture. */
+KF_API kf_status kf_data_new_from_pictures(kf_ctx *ctx, const kf_encoder *encoder,
+                                           const kf_pictures *pictures,
+                                           const kf_reader_options *options, kf_data **out);
 /* Texts (UTF-8) [n], at least one; their ids are the texts. */
 KF_API kf_status kf_reader_open_texts(kf_ctx *ctx, const kf_encoder *encoder,
                                       const char *const *texts, uint64_t n,
@@ -426,7 +442,10 @@ typedef struct kf_quickstart_result {
   uint64_t n_compared, n_near;
   int text_reused; /* 1: the class names were embedded by an earlier run */
   uint64_t raw_n;  /* n, or a few more if there are thousands of classes */
-  uint64_t reserved[3];
+  /* The errors of the model on its own pictures, each left out in turn, as on the page; rows are
+   * those of embeddings.safetensors. To be freed with kf_analysis_free. */
+  struct kf_analysis *errors;
+  uint64_t reserved[2];
 } kf_quickstart_result;
 
 /* From pictures in class folders (kf_pictures_open) to a classifier. Writes to a folder (created

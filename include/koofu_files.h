@@ -492,7 +492,8 @@ typedef enum kf_hint {
   KF_HINT_ANY_ENCODER = 25,   /* kf_ctx_options.any_encoder: mix encoders */
   KF_HINT_CENTRE = 26,        /* kf_fit_options.centre: KF_CENTRE_MEAN */
   KF_HINT_OTHER_NAME = 27,    /* write to another file than the input */
-  KF_HINT_COMPACT = 28        /* kf_gallery_compact: merge the changes into the file */
+  KF_HINT_COMPACT = 28,       /* kf_gallery_compact: merge the changes into the file */
+  KF_HINT_ID_COLUMN = 29      /* kf_pictures_options.id_column: which column names the pictures */
 } kf_hint;
 /* The hint of the last call on this context, if it failed; otherwise KF_HINT_NONE. ctx may be
  * NULL. */

@@ -708,7 +708,7 @@ KF_API void kf_shots_spread(const kf_shots *shots, size_t size, kf_shots_classif
 typedef struct kf_report_options {
   const char *title;                  /* NULL: "Koo-Fu report" */
   const char *train_name, *test_name; /* names of the rows on the page, such as file names */
-  const kf_data *test;   /* test rows; NULL: folds of the training rows, without a list of errors */
+  const kf_data *test;   /* test rows; NULL: folds, and rows left out, of the training rows */
   const kf_truth *truth; /* of the test rows, instead of their labels; NULL: labels */
   const kf_model *model; /* of the training rows; NULL: one is fitted */
   /* How to fit, as in kf_fit. A given model is used as it was fitted, with its own text unless one
@@ -746,8 +746,9 @@ typedef struct kf_report_result {
 /* Writes one HTML page about training rows and their model, choosing everything that is not given.
  * It shows accuracy in the raw space and in Koo-Fu's, over lambda, alpha, dimensions (and what
  * fewer dimensions lose), neighbours and shots; the spectra; a map of the classes; and errors on
- * the test rows. The page is self-contained, without scripts; the same input gives the same bytes.
- * Memory: the training rows, five bytes per value, for the neighbours. out may be NULL. */
+ * the test rows or, without these, on training rows left out. The page is self-contained, without
+ * scripts; the same input gives the same bytes. Memory: the training rows, five bytes per value,
+ * for the neighbours. out may be NULL. */
 KF_API kf_status kf_report_write(kf_ctx *ctx, const kf_data *train,
                                  const kf_report_options *options, const char *path,
                                  kf_report_result *out);

@@ -88,8 +88,8 @@ REPLACED void free(void *memory) {
 
 static char folder[256], train[300], labels[300], stats[300], model[300], larger[300], out[300],
     gallery[300], changes[320], classes[300], classes_named[300], truth[300], ids[300],
-    answers[300], tree[300], picture_folder[300], picture_list[300], shard_folder[300],
-    exported[300];
+    answers[300], tree[300], picture_folder[300], picture_list[300], picture_table[300],
+    shard_folder[300], exported[300];
 
 AUTO_OBJECT(kf_tokenizer)
 
@@ -425,9 +425,9 @@ static kf_status export_scenario(kf_ctx *ctx) {
 /* Pictures by folders and by a list, embedded in shards, one of them unreadable, and again, with
  * rows taken from the existing file; then their ids. */
 static kf_status embed_scenario(kf_ctx *ctx) {
-  AUTO(kf_pictures) *folders = NULL, *listed = NULL;
+  AUTO(kf_pictures) *folders = NULL, *listed = NULL, *labelled = NULL;
   AUTO(kf_encoder) *encoder = NULL;
-  AUTO(kf_data) *data = NULL;
+  AUTO(kf_data) *data = NULL, *rows = NULL;
   char id[600], embedded[400], copy[400];
   kf_embed_report report;
   const char *path = picture_folder, *file = embedded;
@@ -435,7 +435,12 @@ static kf_status embed_scenario(kf_ctx *ctx) {
   snprintf(copy, sizeof copy, "%s/../copy.safetensors", picture_folder);
   KF_TRY(kf_pictures_open(ctx, &path, 1, &folders));
   KF_TRY(kf_pictures_open_list(ctx, picture_list, &listed));
+  kf_pictures_options by_table = {.labels = picture_table};
+  KF_TRY(kf_pictures_open_with(ctx, &path, 1, &by_table, &labelled));
   KF_TRY(kf_encoder_load(ctx, KOOFU_SOURCE_DIR "/tests/golden/models/clip-vision", NULL, &encoder));
+  kf_reader_options lenient = {.skip_bad = 1};
+  KF_TRY(kf_data_new_from_pictures(ctx, encoder, labelled, &lenient, &rows));
+  KF_TRY(kf_data_get_id(ctx, rows, 0, id, sizeof id));
   unlink(embedded);
   KF_TRY(kf_embed(ctx, encoder, folders, &(kf_embed_options){.skip_bad = 1, .shard = 2}, embedded,
                   &report));
@@ -614,6 +619,9 @@ static void make_pictures(void) {
   FILE *list = create(picture_list, "pictures/list.tsv");
   fputs("classes/a/a.png\tone\nclasses/b/a.png\ttwo\n", list);
   fclose(list);
+  FILE *table = create(picture_table, "pictures/table.csv");
+  fputs("filename,label\na/a,one\nb/a.png,two\nbad,one\n", table);
+  fclose(table);
 }
 
 static void copy_seed(const char *seed, const char *name) {

@@ -1,6 +1,6 @@
 /* test_comm.c - work divided among ranks: the same bytes on any number of ranks, and one error
  * whichever rank fails. The ranks are threads (thread_ranks.h). */
-#include "base/base.h"
+#include "choose/choose.h"
 #include "thread_ranks.h"
 
 #include <math.h>
@@ -8,6 +8,8 @@
 #include <time.h>
 
 #define TRY KF_TRY
+
+AUTO_OBJECT(kf_fitter)
 
 enum { CLASSES = 9, DIM = 24, PER_CLASS = 23, ROWS = CLASSES * PER_CLASS };
 
@@ -268,10 +270,7 @@ TEST(models_are_the_same) { assert_same_on_ranks(fit_all, NULL); }
 
 /* --- judging ---------------------------------------------------------------------------------- */
 
-static kf_status note_analysis(kf_ctx *ctx, const kf_model *model, const kf_data *data,
-                               session_log *log) {
-  AUTO(kf_analysis) *a = NULL;
-  TRY(kf_analysis_new(ctx, model, data, &(kf_analysis_options){.mistakes = 1}, &a));
+static void note_errors(const kf_analysis *a, session_log *log) {
   NOTE(log, a->totals);
   note(log, a->classes, a->n_classes * sizeof *a->classes);
   note(log, a->confusions, a->n_confusions * sizeof *a->confusions);
@@ -281,8 +280,33 @@ static kf_status note_analysis(kf_ctx *ctx, const kf_model *model, const kf_data
     NOTE(log, a->mistakes[i].score);
     NOTE(log, a->mistakes[i].right_probability);
   }
+  NOTE(log, a->n_mistakes);
   NOTE(log, a->calibration->nll);
   NOTE(log, a->calibration->ece);
+}
+
+static kf_status note_analysis(kf_ctx *ctx, const kf_model *model, const kf_data *data,
+                               session_log *log) {
+  AUTO(kf_analysis) *a = NULL;
+  TRY(kf_analysis_new(ctx, model, data, &(kf_analysis_options){.mistakes = 1}, &a));
+  note_errors(a, log);
+  return KF_OK;
+}
+
+/* Every rank leaves out every row, but each row counts once. */
+static kf_status note_left_out(kf_ctx *ctx, const inputs *in, session_log *log) {
+  AUTO(kf_stats) *stats = NULL;
+  AUTO(kf_fitter) *fitter = NULL;
+  AUTO(kf_analysis) *a = NULL;
+  TRY(kf_stats_new_from_data(ctx, in->train, NULL, &stats));
+  TRY(kf_fitter_new(ctx, stats, NULL, KF_METHOD_SHRUNK, &fitter));
+  kf_left_out_model model = {.n_classes = stats->n_classes,
+                             .lambda = 0.1,
+                             .metric = KF_METRIC_COSINE,
+                             .centre = KF_CENTRE_MEAN,
+                             .many = true};
+  TRY(kf_left_out_errors(fitter, in->train, &model, 5, &a));
+  note_errors(a, log);
   return KF_OK;
 }
 
@@ -301,6 +325,7 @@ static kf_status judge_all(kf_ctx *ctx, void *argument, session_log *log) {
   TRY(kf_eval(ctx, model, in.test, NULL, &e));
   NOTE(log, e);
   TRY(note_analysis(ctx, model, in.test, log));
+  TRY(note_left_out(ctx, &in, log));
   TRY(kf_calibration_new(ctx, model, in.test, NULL, &c));
   keep_calibration(c);
   NOTE(log, c->brier);

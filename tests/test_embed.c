@@ -104,6 +104,35 @@ TEST(reports) {
   assert_same_file(at("o.safetensors"), at("again.safetensors"));
 }
 
+/* In memory there is what a file has: rows, labels, names, ids and origin. */
+TEST(rows_in_memory) {
+  AUTO(kf_pictures) *list = make_pictures(7, 2);
+  AUTO(kf_data) *rows = NULL;
+  kf_reader_options strict = {.block = 3}, lenient = {.block = 3, .skip_bad = 1};
+  assert_error(ctx, KF_ERR_DATA, "002.png",
+               kf_data_new_from_pictures(ctx, encoder, list, &strict, &rows));
+  assert_int_equal(kf_errhint(ctx), KF_HINT_SKIP_PICTURES);
+  begin();
+  assert_ok(ctx, kf_data_new_from_pictures(ctx, encoder, list, &lenient, &rows));
+  assert_non_null(strstr(told, "002.png"));
+  assert_true(seen.last == 7 && seen.total == 7 && kf_data_rows(rows) == 6);
+  begin();
+  assert_ok(ctx, kf_embed(ctx, encoder, list, &(kf_embed_options){.skip_bad = 1},
+                          at("o.safetensors"), NULL));
+  AUTO(kf_data) *data = must_open(at("o.safetensors"), NULL);
+  assert_ok(ctx, kf_data_save(ctx, rows, KF_F32, at("memory.safetensors")));
+  assert_ok(ctx, kf_data_save(ctx, data, KF_F32, at("file.safetensors")));
+  assert_same_file(at("memory.safetensors"), at("file.safetensors"));
+  AUTO(kf_pictures) *none = NULL;
+  const char *path = at("p/class/002.png");
+  assert_ok(ctx, kf_pictures_open(ctx, &path, 1, &none));
+  kf_data *no_rows = NULL;
+  begin();
+  assert_error(ctx, KF_ERR_DATA, "none of the 1 pictures can be read",
+               kf_data_new_from_pictures(ctx, encoder, none, &lenient, &no_rows));
+  assert_null(no_rows);
+}
+
 /* The rows are those of kf_encode_images. */
 TEST(rows_of_the_encoder) {
   const char *paths[] = {MODELS "/pictures/a.png", MODELS "/pictures/b.png",

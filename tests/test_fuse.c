@@ -284,7 +284,9 @@ TEST(prediction) {
 
 /* --- choosing --------------------------------------------------------------------------------- */
 
-static void keep_scores(void *argument, uint64_t row, int32_t label, const double *scores) {
+static void keep_scores(void *argument, uint64_t row, int32_t label, const double *scores,
+                        size_t worker) {
+  (void)worker;
   (void)label;
   memcpy((double *)argument + row * K, scores, K * sizeof *scores);
 }

@@ -150,7 +150,8 @@ typedef struct seen {
   unsigned char *there;
 } seen;
 
-static void see(void *argument, uint64_t row, int32_t label, const double *scores) {
+static void see(void *argument, uint64_t row, int32_t label, const double *scores, size_t worker) {
+  (void)worker;
   seen *s = argument;
   (void)label;
   memcpy(s->scores + row * s->classes, scores, s->classes * sizeof *scores);
@@ -225,6 +226,55 @@ static void check_loss(const seen *s, const world *w, const kf_left_out_point *p
   assert_true(p->loss <= loss_at(s, w, p->temperature / 1.2));
 }
 
+/* Errors by class are those of the scores, which check_scores compares with refits. */
+static void check_errors(kf_fitter *fitter, const kf_data *data, const world *w, setting t,
+                         double lambda, const seen *s) {
+  AUTO(kf_analysis) *a = NULL;
+  kf_left_out_model model = {.n_classes = w->classes,
+                             .lambda = lambda,
+                             .metric = t.euclidean ? KF_METRIC_EUCLIDEAN : KF_METRIC_COSINE,
+                             .centre = t.centre,
+                             .groups = t.groups,
+                             .text = t.text,
+                             .alpha = ALPHA,
+                             .prior = t.prior};
+  const double warmth = 3, unit = kf_distance_unit(fitter->within);
+  assert_ok(fitter->ctx, kf_left_out_errors(fitter, data, &model, warmth, &a));
+  uint64_t n = 0, wrong = 0, confused = 0, rows = 0, answers = 0;
+  for (uint64_t row = 0; row < w->n; row++) {
+    if (!s->there[row]) continue;
+    const double *x = s->scores + row * w->classes;
+    double best = -INFINITY, second = -INFINITY, sum = 0;
+    int32_t answer = -1;
+    for (uint32_t k = 0; k < w->classes; k++) {
+      if (x[k] > best) {
+        second = best;
+        best = x[k];
+        answer = (int32_t)k;
+      } else if (x[k] > second) {
+        second = x[k];
+      }
+    }
+    for (uint32_t k = 0; k < w->classes; k++) sum += isnan(x[k]) ? 0 : exp(warmth * (x[k] - best));
+    n++;
+    if (answer == w->labels[row]) continue;
+    const kf_mistake *m = &a->mistakes[wrong++];
+    double right = exp(warmth * (x[w->labels[row]] - best)) / sum;
+    if (t.euclidean) best = sqrt(-2 * best / unit);
+    if (t.euclidean) second = sqrt(-2 * second / unit);
+    assert_int_equal(m->row, row);
+    assert_int_equal(m->truth, w->labels[row]);
+    assert_int_equal(m->answer, answer);
+    assert_true(fabs(m->score - best) < 1e-9 && fabs(m->margin - fabs(best - second)) < 1e-9);
+    assert_true(fabs(m->probability - 1 / sum) < 1e-9 && fabs(m->right_probability - right) < 1e-9);
+  }
+  for (size_t i = 0; i < a->n_confusions; i++) confused += a->confusions[i].n;
+  for (uint32_t k = 0; k < w->classes; k++) rows += a->classes[k].n;
+  for (uint32_t k = 0; k < w->classes; k++) answers += a->classes[k].answers;
+  assert_true(a->n_mistakes == wrong && confused == wrong && a->totals.top1 == n - wrong);
+  assert_true(a->totals.n == n && rows == n && answers == n && a->calibration->totals.n == n);
+}
+
 static void check_scores(const world *w, setting t, double relative) {
   AUTO(kf_ctx) *ctx = test_ctx(3, KF_ISA_AUTO);
   AUTO(kf_data) *data = NULL;
@@ -280,6 +330,7 @@ static void check_scores(const world *w, setting t, double relative) {
   assert_int_equal(n, kf_left_out_counts(l).n);
   assert_int_equal(w->n, n + kf_left_out_counts(l).n_single);
   check_loss(&s, w, &p, t.euclidean);
+  check_errors(fitter, data, w, t, lambda, &s);
   free(x);
   free(s.scores);
   free(s.there);

@@ -298,4 +298,102 @@ TEST(bad_lists) {
   assert_int_equal(kf_pictures_open_list(ctx, NULL, &list), KF_ERR_ARG);
 }
 
+/* --- tables of labels ------------------------------------------------------------------------- */
+
+static kf_status open_labelled(const char *folder, const kf_pictures_options *o,
+                               kf_pictures **out) {
+  return kf_pictures_open_with(ctx, &folder, 1, o, out);
+}
+
+TEST(tables_of_labels) {
+  static const struct {
+    const char *table, *id_column, *label_column;
+  } cases[] = {
+      {"filename,label\na.png,dog\nb.jpg,cat\nd.png,cat\n", NULL, NULL},
+      {"\xEF\xBB\xBFid,breed\r\nb,cat\r\na,\"dog\"\r\nd,cat", NULL, NULL},
+      {"no,PATH,x,Class\n1,in/a.png,y,dog\n2,./in/b.jpg,y,cat\n3,in/sub/d.png,y,cat\n", NULL, NULL},
+      {"kind,photo,of\ndog,/data/in/a.png,x\ncat,b.jpg,x\ncat,sub/d,x\n", "photo", "kind"},
+      {"dog,a\ncat,b\ncat,d\n", "2", "1"},
+      {"what,who\ndog,a\ncat,b\ncat,d\n", "2", NULL},
+      {"file,label,class\na.png,x,dog\nb.jpg,x,cat\nd.png,x,cat\n", NULL, "3"},
+  };
+  TOUCH("in/a.png", "in/b.jpg", "in/cls/c.png", "in/sub/d.png", "in/d.c.png");
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    kf_pictures *list;
+    touch("t.csv", cases[i].table);
+    told[0] = '\0';
+    kf_pictures_options o = {
+        .labels = "t.csv", .id_column = cases[i].id_column, .label_column = cases[i].label_column};
+    assert_ok(ctx, open_labelled("in", &o, &list));
+    assert_string_equal(told, "left out 2 pictures that t.csv does not label (in/cls/c.png, "
+                              "in/d.c.png)\n");
+    CHECK(list, "in/a.png dog", "in/b.jpg cat", "in/sub/d.png cat");
+  }
+  touch("t.tsv", "image\tlabel\nd.c\tdog, or not\n");
+  kf_pictures *list;
+  assert_ok(ctx, open_labelled("in", &(kf_pictures_options){.labels = "t.tsv"}, &list));
+  CHECK(list, "in/d.c.png dog, or not");
+  /* In the current folder, and of pictures given one by one. */
+  assert_int_equal(chdir("in"), 0);
+  assert_ok(ctx, open_labelled(".", &(kf_pictures_options){.labels = "../t.tsv"}, &list));
+  CHECK(list, "./d.c.png dog, or not");
+  assert_int_equal(chdir(".."), 0);
+  assert_ok(ctx, open_labelled("in/d.c.png", &(kf_pictures_options){.labels = "t.tsv"}, &list));
+  CHECK(list, "in/d.c.png dog, or not");
+}
+
+TEST(bad_tables_of_labels) {
+  static const struct {
+    const char *table, *id_column, *label_column, *words;
+  } cases[] = {
+      {"filename,label\na.png,dog\ngone.png,cat\nlost,cat\n", NULL, NULL,
+       "t.csv: 2 lines name no picture that is there (gone.png, lost)"},
+      {"filename,label\nelse/a.png,dog\nb.png,cat\n", NULL, NULL, "1 line names no picture"},
+      {"filename,label\nx/a.png,dog\ny.png,cat\n", NULL, NULL,
+       "t.csv: no line names one of the 4 pictures, but x/a.png, y.png, which are not among them"},
+      {"filename,label\n", NULL, NULL, "t.csv: no line names one of the 4 pictures"},
+      {"filename,label\na.png,dog\nb.png,cat\nin/a.png,dog\n", NULL, NULL,
+       "t.csv: line 4 labels in/a.png a second time: line 2 does, too"},
+      {"filename,label\nc.png,dog\n", NULL, NULL,
+       "t.csv: line 2: 'c.png' may be any of 2 pictures, such as in/"},
+      {"filename,label\na.png,\n", NULL, NULL, "t.csv: line 2: the field for labels is empty"},
+      {"filename,label\n,dog\n", NULL, NULL, "t.csv: line 2: the field for file names is empty"},
+      {"filename,label\na.png,d\xffg\n", NULL, NULL,
+       "line 2: the field for labels is not valid UTF-8"},
+      {"filename,label\na.png\n", NULL, NULL,
+       "t.csv: line 2 has 1 field, but the first line has 2"},
+      {"filename,label\na.png,\"dog\n", NULL, NULL, "the quotation mark in line 2 is not closed"},
+      {"a.png,dog\nb.png,cat\n", NULL, NULL,
+       "t.csv: no column is known to hold file names, as 'filename' or 'file_name' would be; the "
+       "first line is 'a.png', 'dog'"},
+      {"filename,x,y_\na.png,dog,1\n", NULL, NULL, "no column is known to hold labels"},
+      {"filename,label\na.png,dog\n", NULL, "kind", "t.csv: there is no column 'kind'"},
+      {"filename,label\na.png,dog\n", "3", NULL, "t.csv: there is no column '3'"},
+      {"filename,label,label\na.png,dog,1\n", NULL, "label", "more than one column 'label'"},
+      {"filename,label\na.png,dog\n", "1", "1", "column 1 cannot hold both file names and labels"},
+      {"", NULL, NULL, "t.csv: is empty"},
+  };
+  TOUCH("in/a.png", "in/b.png", "in/x/c.png", "in/y/c.png");
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    kf_pictures *list = NULL;
+    touch("t.csv", cases[i].table);
+    kf_pictures_options o = {
+        .labels = "t.csv", .id_column = cases[i].id_column, .label_column = cases[i].label_column};
+    assert_int_equal(open_labelled("in", &o, &list), KF_ERR_DATA);
+    assert_null(list);
+    if (strstr(kf_errmsg(ctx), cases[i].words) == NULL) fail_msg("%s", kf_errmsg(ctx));
+  }
+  AUTO(kf_pictures) *list = NULL;
+  touch("t.csv", cases[0].table);
+  told[0] = '\0';
+  kf_pictures_options o = {.labels = "t.csv", .skip_bad = 1};
+  assert_ok(ctx, open_labelled("in", &o, &list));
+  assert_int_equal(kf_pictures_count(list), 1);
+  assert_string_equal(told, "t.csv: left out 2 lines that name no picture that is there (gone.png, "
+                            "lost)\nleft out 3 pictures that t.csv does not label (in/b.png, "
+                            "in/x/c.png, in/y/c.png)\n");
+  o.labels = "absent.csv";
+  assert_error(ctx, KF_ERR_IO, "absent.csv", open_labelled("in", &o, &list));
+}
+
 FIXTURES(.before_each = enter, .after_each = leave);

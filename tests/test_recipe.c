@@ -591,6 +591,8 @@ TEST(from_pictures_to_a_model) {
   assert_ok(ctx, kf_encoder_load(ctx, MODELS "clip-f32", NULL, &encoder));
   assert_ok(ctx, kf_pictures_open(ctx, &source, 1, &pictures));
   assert_ok(ctx, kf_quickstart(ctx, encoder, pictures, &o, out, &r));
+  assert_int_equal(r.errors->totals.n, r.n);
+  kf_analysis_free(r.errors);
   assert_int_equal(test_entries(out), 5);
   assert_true(r.rows == 6 && r.classes == 2 && r.embed.rows == 6 && r.prompts == 14);
   assert_true(r.n == 6 && r.top1 <= 6 && r.raw_top1 <= 6 && r.fused_top1 >= r.text_top1);
@@ -620,17 +622,20 @@ TEST(from_pictures_to_a_model) {
   kf_model_free(model);
   o.text = KF_OFF;
   assert_ok(ctx, kf_quickstart(ctx, encoder, pictures, &o, at("pictures"), &r));
+  kf_analysis_free(r.errors);
   assert_true(r.prompts == 0 && r.dim_n == 6 && r.folds > 0 && r.dim_top1 <= r.dim_n);
   assert_int_equal(test_entries(at("pictures")), 4);
   assert_false(r.embed.unchanged || r.text_reused);
   o.text = KF_DEFAULT;
   o.title = "Another";
   assert_ok(ctx, kf_quickstart(ctx, encoder, pictures, &o, out, &r));
+  kf_analysis_free(r.errors);
   assert_true(r.embed.unchanged == 1 && r.embed.reused == 6 && r.text_reused == 1);
   assert_true(r.embed.rows == 6 && r.prompts == 14);
   assert_same_file(at("by-hand.safetensors"), test_path(out, "model.safetensors"));
   o.embed.resume = KF_OFF;
   assert_ok(ctx, kf_quickstart(ctx, encoder, pictures, &o, out, &r));
+  kf_analysis_free(r.errors);
   assert_true(!r.embed.unchanged && r.embed.reused == 0 && !r.text_reused);
 }
 

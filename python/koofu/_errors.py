@@ -95,6 +95,7 @@ _HINTS: dict[int, str] = {
     26: "centre='mean' centres them",
     27: "write to another file",
     28: "Gallery.compact merges the changes into the file",
+    29: "id_column= says which column names the pictures",
 }
 
 

@@ -56,26 +56,38 @@ kf_status kf_temperature_of_dim(const kf_fitter *fitter, const kf_data *data,
 kf_status kf_near_outside(const kf_fitter *fitter, const kf_data *data, const uint32_t *groups,
                           kf_near_rows *out);
 
+/* --- the training rows, each left out of a model ---------------------------------------------- */
+
+/* A model with all dimensions, from which training rows are left out. */
+typedef struct kf_left_out_model {
+  uint32_t n_classes;     /* those of the rows first */
+  double lambda;          /* absolute */
+  kf_metric metric;       /* cosine or Euclidean */
+  kf_centre centre;       /* of the paper's method */
+  uint64_t sample;        /* rows to leave out, about; 0: KF_LEFT_OUT_SAMPLE */
+  bool many;              /* sample 0 means up to 50,000, fewer if there are many classes */
+  const uint32_t *groups; /* as in kf_fit_options */
+  const float *text;      /* [n_classes][D] of unit length; NULL: none */
+  double alpha;           /* with text */
+  double prior;           /* of the model, by cosine; 0: none */
+} kf_left_out_model;
+
+/* The errors of the model on its own training rows, each classified without itself (or its group),
+ * with all mistakes (left_out_errors.c). temperature: as in kf_left_out_point; 0: no
+ * probabilities. *out is NULL if no row can be left out. Memory: 17 bytes per row, and 8 D for each
+ * row left out. */
+kf_status kf_left_out_errors(kf_fitter *fitter, const kf_data *data, const kf_left_out_model *model,
+                             double temperature, kf_analysis **out);
+
 /* --- rows of unknown classes (reject.c) ------------------------------------------------------- */
 
 /* The largest threshold that at least this share (above 0) of n > 0 scores reaches. Sorts them. */
 double kf_score_reached_by(double *scores, uint64_t n, double share);
 
-typedef struct kf_reject_options {
-  double share;           /* of the known rows to keep */
-  double lambda;          /* absolute */
-  kf_metric metric;       /* cosine or Euclidean */
-  kf_centre centre;       /* of the paper's method */
-  uint64_t sample;        /* rows to leave out, about; 0: KF_LEFT_OUT_SAMPLE */
-  const uint32_t *groups; /* as in kf_fit_options */
-  const float *text;      /* [n_classes][D] of unit length; NULL: none */
-  double alpha;           /* with text */
-  double prior;           /* of the model, by cosine; 0: none */
-} kf_reject_options;
 /* The score, as kf_classify gives it, that this share of the rows reaches when each is left out.
  * Memory: 8 bytes per row. KF_ERR_MATH if no row can be left out. */
 kf_status kf_reject_threshold(kf_fitter *fitter, const kf_data *data,
-                              const kf_reject_options *options, double *out);
+                              const kf_left_out_model *model, double share, double *out);
 
 /* --- the smallest setting that is good enough (pick_point.c) ---------------------------------- */
 

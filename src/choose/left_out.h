@@ -3,7 +3,9 @@
 #ifndef KF_CHOOSE_LEFT_OUT_H
 #define KF_CHOOSE_LEFT_OUT_H
 
-#include "choose/rows.h"
+#include "choose/choose.h"
+
+#include <math.h>
 
 typedef struct kf_left_out kf_left_out;
 
@@ -49,9 +51,10 @@ typedef struct kf_left_out_point {
   uint64_t top1, top5;
 } kf_left_out_point;
 
-/* Called on any thread for every row left out, with its number in the data set, its class and the
+/* Called on any worker for every row left out, with its number in the data set, its class and the
  * scores of all classes [n_classes], NaN for classes without rows. */
-typedef void (*kf_left_out_fn)(void *argument, uint64_t row, int32_t label, const double *scores);
+typedef void (*kf_left_out_fn)(void *argument, uint64_t row, int32_t label, const double *scores,
+                               size_t worker);
 
 typedef struct kf_left_out_trial {
   double lambda; /* absolute */
@@ -80,5 +83,19 @@ typedef struct kf_left_out_trial {
 /* Fills in the points. *n: how many rows were left out. */
 kf_status kf_left_out_try(kf_left_out *l, const kf_left_out_trial *trial, kf_left_out_point *points,
                           size_t n_points, uint64_t *n);
+
+/* --- every row, as a model answers it (left_out_errors.c) ------------------------------------- */
+
+/* Makes trial->see see the scores that a model gives to the training rows, each left out; the
+ * members of the trial that the model has are set here. Without a row to leave out *n is 0. */
+kf_status kf_left_out_see(kf_fitter *fitter, const kf_data *data, const kf_left_out_model *model,
+                          kf_left_out_trial *trial, kf_left_out_point *point, uint64_t *n);
+
+/* The distance that is the score of kf_classify, from a Euclidean score of a row left out. unit:
+ * kf_distance_unit. Rounding may make a square near 0 negative; NaN stays NaN. */
+static inline double kf_left_out_distance(double score, double unit) {
+  double square = -2 * score / unit;
+  return square < 0 ? 0 : sqrt(square);
+}
 
 #endif

@@ -204,12 +204,12 @@ static void set_block(const kf_left_out *l, kf_left_out_workspace *b, uint64_t i
 
 /* --- rows ------------------------------------------------------------------------------------- */
 
-static void show_scores(const trial *t, kf_left_out_workspace *b, uint64_t at,
-                        const double *scores) {
+static void show_scores(const trial *t, kf_left_out_workspace *b, uint64_t at, const double *scores,
+                        size_t worker) {
   const kf_left_out *l = t->l;
   for (uint32_t k = 0; k < l->stats->n_classes; k++)
     b->seen[k] = l->place[k] >= 0 ? scores[l->place[k]] : NAN;
-  t->asked->see(t->asked->argument, l->rows.row[at], l->rows.label[at], b->seen);
+  t->asked->see(t->asked->argument, l->rows.row[at], l->rows.label[at], b->seen, worker);
 }
 
 /* The number of rows of each class without the block. */
@@ -253,7 +253,7 @@ static void judge_block(const trial *t, kf_left_out_workspace *b, uint64_t i, bo
         kf_likelihood_add(&sums[p], given, lowered ? NULL : b->weights, l->n, own, b->powers);
       if (p == 0 && hit && t->asked->right != NULL)
         t->asked->right[at] |= UINT64_C(1) << t->asked->bit;
-      if (p == 0 && t->asked->see != NULL) show_scores(t, b, at, given);
+      if (p == 0 && t->asked->see != NULL) show_scores(t, b, at, given, worker);
     }
   }
 }

@@ -32,55 +32,39 @@ static double best_of(const double *scores, uint32_t n) {
   return best;
 }
 
-/* Rounding may make a square near 0 negative. NaN stays NaN. */
-static double root_of(double square) { return square < 0 ? 0 : sqrt(square); }
-
 typedef struct best_scores {
   const kf_stats *stats;
   double *at; /* [rows of the data set] larger is better; NaN: not left out */
 } best_scores;
 
-static void see(void *argument, uint64_t row, int32_t label, const double *scores) {
+static void see(void *argument, uint64_t row, int32_t label, const double *scores, size_t worker) {
   (void)label;
+  (void)worker;
   const best_scores *best = argument;
   best->at[row] = best_of(scores, best->stats->n_classes);
 }
 
 static kf_status leave_out(best_scores *best, kf_fitter *fitter, const kf_data *data,
-                           const kf_reject_options *o) {
-  kf_left_out_options by = {.metric = o->metric,
-                            .centre = o->centre,
-                            .sample = o->sample,
-                            .groups = o->groups,
-                            .text = o->text};
-  kf_left_out_trial trial = {.lambda = o->lambda,
-                             .hits = true,
-                             .prior = o->prior,
-                             .what = "reject",
-                             .see = see,
-                             .argument = best};
-  kf_left_out_point point = {.alpha = o->alpha};
-  kf_left_out *l;
-  uint64_t n = 0;
-  KF_TRY(kf_left_out_new(fitter, data, &by, &l));
-  kf_status status =
-      kf_left_out_counts(l).n > 0 ? kf_left_out_try(l, &trial, &point, 1, &n) : KF_OK;
-  kf_left_out_free(l);
+                           const kf_left_out_model *model) {
+  kf_left_out_trial trial = {.what = "reject", .see = see, .argument = best};
+  kf_left_out_point point;
+  uint64_t n;
+  kf_status status = kf_left_out_see(fitter, data, model, &trial, &point, &n);
   double unit = kf_distance_unit(best->stats);
-  for (uint64_t i = 0; o->metric == KF_METRIC_EUCLIDEAN && i < data->rows; i++)
-    best->at[i] = -root_of(-2 * best->at[i] / unit);
+  for (uint64_t i = 0; model->metric == KF_METRIC_EUCLIDEAN && i < data->rows; i++)
+    best->at[i] = -kf_left_out_distance(best->at[i], unit);
   return status;
 }
 
 /* Clamps a threshold to the possible scores, which leave-one-out may exceed by rounding. */
-static double limit(double score, const kf_reject_options *o) {
+static double limit(double score, const kf_left_out_model *o) {
   if (o->metric == KF_METRIC_EUCLIDEAN) return fmin(-score, DBL_MAX);
   double most = o->text != NULL ? 1 + o->alpha : 1, least = o->prior > 0 ? score : -most;
   return fmax(least, fmin(most, score));
 }
 
-kf_status kf_reject_threshold(kf_fitter *fitter, const kf_data *data, const kf_reject_options *o,
-                              double *out) {
+kf_status kf_reject_threshold(kf_fitter *fitter, const kf_data *data, const kf_left_out_model *o,
+                              double share, double *out) {
   kf_ctx *ctx = fitter->ctx;
   best_scores best = {.stats = fitter->within};
   best.at = kf_alloc(data->rows, sizeof *best.at);
@@ -94,7 +78,7 @@ kf_status kf_reject_threshold(kf_fitter *fitter, const kf_data *data, const kf_r
     status = kf_fail(&ctx->err, KF_ERR_MATH,
                      "a threshold for unknown rows cannot be chosen: no class has two rows%s",
                      o->groups != NULL ? " of different groups" : "");
-  if (status == KF_OK) *out = limit(kf_score_reached_by(best.at, n, o->share), o);
+  if (status == KF_OK) *out = limit(kf_score_reached_by(best.at, n, share), o);
   kf_free(best.at);
   return status;
 }

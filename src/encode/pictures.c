@@ -38,14 +38,12 @@ struct kf_pictures {
   size_t n_folders, folders_room;
 };
 
-enum { SHOWN = 3 /* pictures */, SHOWN_BYTES = 200 };
-
 typedef struct walk {
   kf_ctx *ctx;
   kf_pictures *list;
-  const char *label_key;   /* for archives; NULL: none */
-  uint64_t n_unread;       /* pictures of formats that cannot be read */
-  char shown[SHOWN_BYTES]; /* the names of the first of them */
+  const char *label_key; /* for archives; NULL: none */
+  bool flat;             /* folders are not classes */
+  kf_few unread;         /* pictures of formats that cannot be read */
 } walk;
 
 /* --- strings ---------------------------------------------------------------------------------- */
@@ -147,19 +145,14 @@ static const char *last_name(const char *path) {
   return slash != NULL ? slash + 1 : path;
 }
 
-static void note_unread(walk *w, const char *path) {
-  if (w->n_unread++ >= SHOWN) return;
-  size_t used = strlen(w->shown);
-  snprintf(w->shown + used, sizeof w->shown - used, "%s%.60s", used > 0 ? ", " : "",
-           last_name(path));
-}
+static void note_unread(walk *w, const char *path) { kf_few_add(&w->unread, last_name(path)); }
 
 /* "3 pictures of other formats (a.gif, b.bmp, c.tiff)"; with names only if n is all of them. */
 static const char *describe_unread(const walk *w, uint64_t n, char *text, size_t size) {
   int used =
       snprintf(text, size, "%" PRIu64 " %s of other formats", n, n == 1 ? "picture" : "pictures");
-  if (n == w->n_unread)
-    snprintf(text + used, size - (size_t)used, " (%s%s)", w->shown, n > SHOWN ? ", ..." : "");
+  if (n == w->unread.n)
+    snprintf(text + used, size - (size_t)used, " (%s%s)", w->unread.shown, kf_few_end(&w->unread));
   return text;
 }
 
@@ -221,6 +214,8 @@ static kf_status walk_below(walk *w, const char *path, const char *class, const 
     char *found = e.list[i].path;
     if (e.list[i].unread)
       note_unread(w, found);
+    else if (e.list[i].archive && w->flat)
+      status = add_archive(w, found, err);
     else if (e.list[i].archive)
       kf_log(w->ctx, "%s: left out, since archives have classes of their own", found);
     else
@@ -238,7 +233,7 @@ static kf_status walk_classes(walk *w, const entries *e, const level *own, size_
   for (size_t i = 0; i < e->n; i++) {
     const char *path = e->list[i].path;
     size_t before = w->list->n;
-    uint64_t unread = w->n_unread;
+    uint64_t unread = w->unread.n;
     if (!e->list[i].folder) continue;
     KF_TRY(check_utf8(path, "the name of the class", err));
     KF_TRY(walk_below(w, path, last_name(path), own, err));
@@ -246,7 +241,7 @@ static kf_status walk_classes(walk *w, const entries *e, const level *own, size_
       (*n_classes)++;
     else
       kf_log(w->ctx, "%s: has no pictures%s and is not a class", path,
-             w->n_unread > unread ? " that can be read" : "");
+             w->unread.n > unread ? " that can be read" : "");
   }
   return KF_OK;
 }
@@ -260,7 +255,7 @@ static bool is_model(const char *folder) {
 }
 
 static kf_status fail_empty(const walk *w, const char *path, uint64_t n_unread, kf_err *err) {
-  char others[SHOWN_BYTES + 80] = "";
+  char others[sizeof(kf_few) + 80] = "";
   if (n_unread > 0) describe_unread(w, n_unread, others, sizeof others);
   return kf_fail_file(err, path, "no JPEG, PNG or WebP picture in this folder or below%s%s%s",
                       n_unread > 0 ? ", but " : "", others,
@@ -279,12 +274,12 @@ static kf_status note_folder(kf_pictures *list, const char *path, kf_err *err) {
   return KF_OK;
 }
 
-static kf_status add_folder(walk *w, const char *path, kf_err *err) {
+/* Adds what is in a folder: class folders or, without such, the pictures in it. */
+static kf_status walk_top(walk *w, const char *path, kf_err *err) {
   kf_pictures *list = w->list;
   entries e = {.strings = list};
   level own;
-  size_t first = list->n, n_classes = 0;
-  uint64_t unread = w->n_unread;
+  size_t n_classes = 0;
   kf_status status = list_folder(path, NULL, &own, &e, err);
   if (status == KF_OK) status = walk_classes(w, &e, &own, &n_classes, err);
   for (size_t i = e.n; i-- > 0;)
@@ -300,8 +295,15 @@ static kf_status add_folder(walk *w, const char *path, kf_err *err) {
            e.n_files == 1 ? "picture" : "pictures", last_name(e.first_file),
            e.n_files == 1 ? "" : ", ...");
   kf_free(e.list);
-  if (status != KF_OK) return status;
-  if (list->n == first) return fail_empty(w, path, w->n_unread - unread, err);
+  return status;
+}
+
+static kf_status add_folder(walk *w, const char *path, kf_err *err) {
+  kf_pictures *list = w->list;
+  size_t first = list->n;
+  uint64_t unread = w->unread.n;
+  KF_TRY(w->flat ? walk_below(w, path, NULL, NULL, err) : walk_top(w, path, err));
+  if (list->n == first) return fail_empty(w, path, w->unread.n - unread, err);
   qsort(list->pictures + first, list->n - first, sizeof *list->pictures, kf_by_bytes);
   return KF_OK;
 }
@@ -495,8 +497,26 @@ static kf_status number_classes(kf_pictures *list, kf_err *err) {
   return list->labels != NULL ? KF_OK : kf_fail_memory(err);
 }
 
-static kf_status finish(kf_pictures *list, kf_status status, kf_pictures **out, kf_err *err) {
+/* Takes the classes from a table, and keeps the pictures that it has. */
+static kf_status use_labels(kf_ctx *ctx, kf_pictures *list, const kf_pictures_options *o) {
+  const char **classes;
+  size_t kept = 0;
+  if (KF_TAKE_ZERO(&list->memory, classes, list->n) == NULL) return kf_fail_memory(&ctx->err);
+  KF_TRY(kf_picture_labels(ctx, list, o, &list->memory, classes));
+  for (size_t i = 0; i < list->n; i++) {
+    if (classes[i] == NULL) continue;
+    list->pictures[kept] = list->pictures[i];
+    list->pictures[kept++].class = classes[i];
+  }
+  list->n = kept;
+  return KF_OK;
+}
+
+static kf_status finish(kf_ctx *ctx, kf_pictures *list, kf_status status,
+                        const kf_pictures_options *o, kf_pictures **out) {
+  kf_err *err = &ctx->err;
   if (status == KF_OK) status = refuse_twice(list, err);
+  if (status == KF_OK && o->labels != NULL) status = use_labels(ctx, list, o);
   if (status == KF_OK) status = number_classes(list, err);
   KF_HAND_OUT(status, out, list, kf_pictures_free);
 }
@@ -513,16 +533,16 @@ kf_status kf_pictures_open_with(kf_ctx *ctx, const char *const *paths, size_t n_
   KF_OPTIONS(kf_pictures_options, o, options);
   kf_pictures *list = kf_alloc_zero(1, sizeof *list);
   if (list == NULL) return kf_fail_memory(err);
-  walk w = {.ctx = ctx, .list = list, .label_key = o.label_key};
+  walk w = {.ctx = ctx, .list = list, .label_key = o.label_key, .flat = o.labels != NULL};
   kf_status status = KF_OK;
   for (size_t i = 0; i < n_paths && status == KF_OK; i++)
     status = paths[i] != NULL ? add_given(&w, paths[i], err)
                               : kf_fail(err, KF_ERR_ARG, "kf_pictures_open: a path is NULL");
-  char others[SHOWN_BYTES + 80];
-  if (status == KF_OK && w.n_unread > 0)
+  char others[sizeof(kf_few) + 80];
+  if (status == KF_OK && w.unread.n > 0)
     kf_log(ctx, "left out %s; JPEG, PNG and WebP can be read",
-           describe_unread(&w, w.n_unread, others, sizeof others));
-  return finish(list, status, out, err);
+           describe_unread(&w, w.unread.n, others, sizeof others));
+  return finish(ctx, list, status, &o, out);
 }
 
 kf_status kf_pictures_open_list(kf_ctx *ctx, const char *path, kf_pictures **out) {
@@ -530,7 +550,7 @@ kf_status kf_pictures_open_list(kf_ctx *ctx, const char *path, kf_pictures **out
   KF_ENTER(ctx, path != NULL && out != NULL);
   kf_pictures *list = kf_alloc_zero(1, sizeof *list);
   if (list == NULL) return kf_fail_memory(err);
-  return finish(list, read_list(list, path, err), out, err);
+  return finish(ctx, list, read_list(list, path, err), &(kf_pictures_options){0}, out);
 }
 
 void kf_pictures_free(kf_pictures *list) {

@@ -9,6 +9,26 @@ const kf_names *kf_pictures_names(const kf_pictures *pictures); /* of classes */
 /* The file, or part of an archive, that holds a picture. */
 kf_extent kf_pictures_extent(const kf_pictures *pictures, uint64_t i);
 
+/* --- names for messages (picture_labels.c) ---------------------------------------------------- */
+
+#define KF_FEW 3u
+
+/* How many there are, and the names of the first few. */
+typedef struct kf_few {
+  uint64_t n;
+  char shown[200];
+} kf_few;
+void kf_few_add(kf_few *few, const char *name);
+const char *kf_few_end(const kf_few *few); /* ", ..." if there are more */
+
+/* --- labels from a table (picture_labels.c) --------------------------------------------------- */
+
+/* Sets the class of every picture that options->labels names, in memory of the arena; the others
+ * stay NULL. Logs which are left out. No path may be there twice. */
+kf_status kf_picture_labels(kf_ctx *ctx, const kf_pictures *list,
+                            const kf_pictures_options *options, kf_arena *arena,
+                            const char **classes);
+
 /* --- samples of archives (archive.c) ---------------------------------------------------------- */
 
 typedef struct kf_span {

@@ -341,6 +341,15 @@ void kf_name_set_clear(kf_name_set *set);
 /* The fields of the first line of a table (.csv, .tsv), and its number of records. */
 kf_status kf_table_describe(const char *path, kf_name_set *columns, uint64_t *records, kf_err *err);
 
+/* Two columns of a table, line by line: ids, such as file names, and their labels, neither of them
+ * empty. A column is named or numbered as in kf_data_options.label_column; NULL: it has a usual
+ * name or, of two, is the other one. Line 1 is passed only if no column was found by name; it may
+ * still be a header (pairs.c). */
+typedef kf_status (*kf_pair_fn)(void *argument, uint64_t line, const char *id, const char *label,
+                                kf_err *err);
+kf_status kf_table_each_pair(const char *path, const char *id_column, const char *label_column,
+                             kf_pair_fn use, void *argument, kf_err *err);
+
 /* Reads a file with one class name per line. */
 kf_status kf_names_read(const char *path, kf_names *out, kf_err *err);
 

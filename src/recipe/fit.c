@@ -343,22 +343,29 @@ static void keep_threshold(const kf_fit_job *j, kf_model *model) {
   model->reject_share = m->reject_share;
 }
 
+kf_left_out_model kf_fit_left_out(const kf_fit_job *j, const kf_model *model, kf_metric metric) {
+  const kf_fit_options *o = &j->options;
+  return (kf_left_out_model){.n_classes = model->n_classes,
+                             .lambda = model->map.lambda,
+                             .metric = model->text != NULL
+                                           ? KF_METRIC_COSINE
+                                           : kf_metric_for(metric, j->stats->normalized),
+                             .centre = o->centre,
+                             .sample = o->sample,
+                             .groups = o->groups,
+                             .text = model->text,
+                             .alpha = model->alpha,
+                             .prior = kf_prior_of_cosines(model) ? model->prior : 0};
+}
+
 static kf_status choose_threshold(const kf_fit_job *j, kf_model *model) {
   const kf_fit_options *o = &j->options;
   if (o->reject == 0) {
     keep_threshold(j, model);
     return KF_OK;
   }
-  kf_reject_options by = {.share = o->reject,
-                          .lambda = model->map.lambda,
-                          .metric = kf_metric_for(KF_METRIC_DEFAULT, model->map.normalized),
-                          .centre = o->centre,
-                          .sample = o->sample,
-                          .groups = o->groups,
-                          .text = model->text,
-                          .alpha = model->alpha,
-                          .prior = kf_prior_of_cosines(model) ? model->prior : 0};
-  KF_TRY(kf_reject_threshold(j->fitter, j->data, &by, &model->reject));
+  kf_left_out_model by = kf_fit_left_out(j, model, KF_METRIC_DEFAULT);
+  KF_TRY(kf_reject_threshold(j->fitter, j->data, &by, o->reject, &model->reject));
   model->reject_share = o->reject;
   return KF_OK;
 }

@@ -245,7 +245,11 @@ kf_status kf_quickstart(kf_ctx *ctx, const kf_encoder *encoder, const kf_picture
   quickstart q = start(ctx, encoder, pictures, &o, folder);
   kf_status status = make_all(&q);
   kf_outputs_abort(ctx);
-  if (status == KF_OK && out != NULL) *out = q.result;
+  if (status == KF_OK && out != NULL) {
+    *out = q.result;
+    out->errors = q.report.analysis;
+    q.report.analysis = NULL;
+  }
   if (status != KF_OK && q.made) kf_quickstart_undo(folder);
   if (q.lock >= 0) close(q.lock);
   kf_report_clear(&q.report);

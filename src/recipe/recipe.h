@@ -35,6 +35,8 @@ kf_status kf_fit_try_alphas(kf_fit_job *j);
 kf_status kf_fit_try_dims(kf_fit_job *j);
 /* Makes the chosen model; completes the report. */
 kf_status kf_fit_finish(kf_fit_job *j, kf_model **out);
+/* The model, for leaving out the rows of the job. */
+kf_left_out_model kf_fit_left_out(const kf_fit_job *j, const kf_model *model, kf_metric metric);
 void kf_fit_end(kf_fit_job *j); /* frees the report unless it is NULL */
 
 /* --- report.c: the steps of a report ---------------------------------------------------------- */

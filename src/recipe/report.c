@@ -72,6 +72,22 @@ static kf_status add_curves(kf_report_job *j) {
   return r->by_dim == NULL ? kf_fit_try_dims(&j->fit) : KF_OK;
 }
 
+/* Without test rows, the errors are those of training rows left out, with all dimensions. */
+static kf_status leave_out(kf_report_job *j) {
+  const kf_model *m = j->model;
+  kf_metric metric = j->options.fit.metric;
+  if (j->options.test != NULL || j->fit.fitter->by_all_rows) return KF_OK;
+  kf_left_out_model by = kf_fit_left_out(&j->fit, m, metric);
+  by.many = true;
+  bool own = m->map.dim_out == m->map.dim_in &&
+             by.metric == kf_metric_for(KF_METRIC_DEFAULT, m->map.normalized);
+  double temperature = own ? m->temperature : 0;
+  if (!m->map.normalized) temperature /= kf_distance_unit(j->fit.stats);
+  KF_TRY(kf_left_out_errors(j->fit.fitter, j->train, &by, temperature, &j->analysis));
+  if (j->analysis == NULL) return KF_OK;
+  return kf_worst_rows_new(j->ctx, j->train, j->analysis, &j->worst, &j->n_worst);
+}
+
 kf_status kf_report_choose(kf_report_job *j, kf_ctx *ctx, const kf_data *train,
                            const kf_report_options *options) {
   *j = (kf_report_job){.ctx = ctx, .train = train, .options = *options, .text = options->fit.text};
@@ -79,6 +95,7 @@ kf_status kf_report_choose(kf_report_job *j, kf_ctx *ctx, const kf_data *train,
   kf_stage_begin(&j->notes, ctx, NULL, 0);
   KF_TRY(options->model != NULL ? take_model(j) : fit_model(j));
   KF_TRY(add_curves(j));
+  KF_TRY(leave_out(j));
   kf_fitter_free(j->fit.fitter); /* sweeps have their own */
   j->fit.fitter = NULL;
   return KF_OK;
@@ -223,6 +240,7 @@ static kf_status write_page(const kf_report_job *j, const char *path) {
                   .k = j->k,
                   .sweep = &joined,
                   .analysis = j->analysis,
+                  .left_out = r->test == NULL,
                   .shots = j->shots,
                   .worst = j->worst,
                   .n_worst = j->n_worst};

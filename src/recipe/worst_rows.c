@@ -16,13 +16,16 @@ static int by_margin(const void *a, const void *b) {
 }
 
 /* Adds the thumbnail of a row if its id is the path of a readable picture. */
-static void take_picture(kf_worst_row *row) {
-  kf_err ignored;
+static kf_status take_picture(kf_worst_row *row, kf_err *err) {
+  kf_err own;
   kf_thumbnail picture;
-  if (kf_thumbnail_read(row->id, SIDE, NULL, &picture, &ignored) != KF_OK) return;
+  kf_status status = kf_thumbnail_read(row->id, SIDE, NULL, &picture, &own);
+  if (status == KF_ERR_MEM) return kf_fail_memory(err);
+  if (status != KF_OK) return KF_OK;
   row->picture = picture.uri;
   row->width = picture.width;
   row->height = picture.height;
+  return KF_OK;
 }
 
 static kf_status take_ids(kf_ctx *ctx, const kf_data *data, kf_worst_row *rows, size_t n) {
@@ -33,10 +36,7 @@ static kf_status take_ids(kf_ctx *ctx, const kf_data *data, kf_worst_row *rows, 
     status = kf_data_get_id(ctx, data, rows[i].mistake->row, id, MAX_ID);
     if (status != KF_OK) break;
     rows[i].id = kf_strdup(id);
-    if (rows[i].id == NULL)
-      status = kf_fail_memory(&ctx->err);
-    else
-      take_picture(&rows[i]);
+    status = rows[i].id != NULL ? take_picture(&rows[i], &ctx->err) : kf_fail_memory(&ctx->err);
   }
   kf_free(id);
   return status;

@@ -12,6 +12,18 @@ void kf_section_begin(kf_string *out, const char *id, const char *heading) {
   kf_string_addf(out, "<h2 id=\"%s-heading\">%s</h2>\n", id, heading);
 }
 
+void kf_errors_begin(kf_string *out, const kf_page *c, const char *id, const char *heading) {
+  kf_section_begin(out, id, heading);
+  if (!c->left_out) return;
+  kf_string_addf(out,
+                 "<p class=\"caption\">There are no test rows. These are %s training rows, each "
+                 "<b>left out</b> in turn",
+                 kf_show_count(c->analysis->totals.n).text);
+  if (c->model != NULL && kf_model_dim_out(c->model) < kf_model_dim_in(c->model))
+    kf_string_addf(out, ", with all %u dimensions", kf_model_dim_in(c->model));
+  kf_put(out, ".</p>\n");
+}
+
 void kf_section_end(kf_string *out) { kf_put(out, "</section>\n"); }
 
 void kf_figure_begin(kf_string *out, const char *headline) {

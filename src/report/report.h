@@ -27,6 +27,7 @@ typedef struct kf_page {
   const kf_k_choice *k;           /* accuracy over neighbours */
   const kf_sweep *sweep;          /* accuracy over all three, and of text */
   const kf_analysis *analysis;    /* classes, confusions, margins; of the model's classes */
+  bool left_out;                  /* the analysis is of training rows left out, not of test rows */
   const kf_shots *shots;          /* accuracy over the number of rows per class */
   const kf_worst_row *worst;      /* [n_worst] */
   size_t n_worst;

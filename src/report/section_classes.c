@@ -168,14 +168,14 @@ static void put_words(kf_string *out, const kf_page *c, const class_entry *list,
     never += list[i].key == 0;
     always += list[i].key == 1;
   }
-  kf_string_addf(
-      out,
-      "<p class=\"lead\">Of %s classes with test rows, %s<b>%s</b> are classified without "
-      "error and <b>%s</b> never correctly; the median accuracy is %s.</p>\n",
-      kf_show_count(n).text,
-      c->model != NULL && kf_model_fused(c->model) ? "by text and prototypes together, " : "",
-      kf_show_count(always).text, kf_show_count(never).text,
-      kf_show_percent((uint64_t)(list[n / 2].key * 1e6 + 0.5), 1000000).text);
+  kf_string_addf(out,
+                 "<p class=\"lead\">Of %s classes with %s, %s<b>%s</b> are classified without "
+                 "error and <b>%s</b> never correctly; the median accuracy is %s.</p>\n",
+                 kf_show_count(n).text, c->left_out ? "rows left out" : "test rows",
+                 c->model != NULL && kf_model_fused(c->model) ? "by text and prototypes together, "
+                                                              : "",
+                 kf_show_count(always).text, kf_show_count(never).text,
+                 kf_show_percent((uint64_t)(list[n / 2].key * 1e6 + 0.5), 1000000).text);
 }
 
 void kf_section_classes(kf_string *out, const kf_page *c) {
@@ -187,7 +187,7 @@ void kf_section_classes(kf_string *out, const kf_page *c) {
   }
   size_t n = sort_by_accuracy(c->analysis, list);
   if (n > 0) {
-    kf_section_begin(out, "classes", "Classes");
+    kf_errors_begin(out, c, "classes", "Classes");
     put_words(out, c, list, n);
     kf_put(out, "<div class=\"pair\">\n");
     put_curve(out, c, list, n);

@@ -149,7 +149,7 @@ void kf_section_confusions(kf_string *out, const kf_page *c) {
   choose(&m);
   fill(&m);
   arrange(&m);
-  kf_section_begin(out, "confusions", "Confusions");
+  kf_errors_begin(out, c, "confusions", "Confusions");
   kf_put(out, "<div class=\"pair\">\n");
   put_matrix(out, &m);
   put_pairs(out, c);

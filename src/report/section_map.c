@@ -196,21 +196,21 @@ static void put_grid(kf_string *out, map *m) {
   }
 }
 
-static void put_key(kf_string *out) {
+static void put_key(kf_string *out, bool left_out) {
   static const char *const names[] = {"below 20 % right", "20–40", "40–60", "60–80",
                                       "80 % and above"};
   kf_put(out, "<ul class=\"key\">");
   for (int i = 0; i < 5; i++)
     kf_string_addf(out,
                    "<li><svg viewBox=\"0 0 12 10\" aria-hidden=\"true\"><circle class=\"spot a%d\" "
-                   "cx=\"6\" cy=\"5\" r=\"4.5\"/></svg>%s</li>",
-                   i, names[i]);
+                   "cx=\"6\" cy=\"5\" r=\"4.5\"/></svg>%s%s</li>",
+                   i, names[i], left_out && i == 4 ? " of the rows left out" : "");
   kf_put(out, "</ul>\n");
 }
 
 static void put_map(kf_string *out, map *m) {
   kf_plot p = {.out = out, .width = WIDTH, .height = HEIGHT};
-  if (m->page->analysis != NULL) put_key(out);
+  if (m->page->analysis != NULL) put_key(out, m->page->left_out);
   kf_put(out, "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"map of classes\">"
               "<div class=\"broad\">");
   kf_plot_begin(&p, "Class prototypes on the first two discriminative directions");

@@ -79,7 +79,7 @@ static void put_margin_words(kf_string *out, const kf_analysis *a) {
 
 void kf_section_margins(kf_string *out, const kf_page *c) {
   if (c->analysis == NULL || !any_usable(c->analysis)) return;
-  kf_section_begin(out, "margins", "Confidence");
+  kf_errors_begin(out, c, "margins", "Confidence");
   put_margin_words(out, c->analysis);
   kf_put(out, "<div class=\"pair\">\n");
   put_margins(out, c->analysis);

@@ -40,9 +40,10 @@ static void put_reliability(kf_string *out, const kf_calibration *c) {
            "how many rows each bin has.");
 }
 
-static void put_figures(kf_string *out, const kf_calibration *c) {
+static void put_figures(kf_string *out, const kf_calibration *c, bool left_out) {
   kf_figure_table_begin(out, "How far probabilities can be trusted", "probabilities",
-                        KF_HEAD("measure") KF_HEAD("test rows"));
+                        left_out ? KF_HEAD("measure") KF_HEAD("rows left out")
+                                 : KF_HEAD("measure") KF_HEAD("test rows"));
   kf_string_addf(
       out, "<tr><th scope=\"row\">expected calibration error</th><td>%.2f\u202F%%</td></tr>\n",
       100 * c->ece);
@@ -57,7 +58,7 @@ static void put_figures(kf_string *out, const kf_calibration *c) {
 void kf_section_probabilities(kf_string *out, const kf_page *c) {
   const kf_calibration *k = c->analysis != NULL ? c->analysis->calibration : NULL;
   if (k == NULL) return;
-  kf_section_begin(out, "probabilities", "Probabilities");
+  kf_errors_begin(out, c, "probabilities", "Probabilities");
   kf_string_addf(
       out,
       "<p class=\"lead\">The model is <b>%.1f\u202F%%</b> sure of its answers on average, "
@@ -65,7 +66,7 @@ void kf_section_probabilities(kf_string *out, const kf_page *c) {
       100 * k->confidence, kf_show_percent(k->totals.top1, k->totals.n).text);
   kf_put(out, "<div class=\"pair\">\n");
   put_reliability(out, k);
-  put_figures(out, k);
+  put_figures(out, k, c->left_out);
   kf_put(out, "</div>\n");
   kf_section_end(out);
 }

@@ -15,7 +15,7 @@ static void put_fact(kf_string *out, const char *name, const char *value, const 
 
 static uint64_t test_rows(const kf_page *c) {
   if (c->eval != NULL) return c->eval->n;
-  if (c->analysis != NULL) return c->analysis->totals.n;
+  if (c->analysis != NULL && !c->left_out) return c->analysis->totals.n;
   return c->sweep != NULL && c->sweep->folds == 0 ? c->sweep->counts.n : 0;
 }
 

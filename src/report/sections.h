@@ -31,6 +31,8 @@ void kf_figure_table_begin(kf_string *out, const char *headline, const char *lab
 void kf_figure_table_end(kf_string *out);
 #define KF_HEAD(text)       "<th scope=\"col\">" text "</th>"
 #define KF_HEAD_WORDS(text) "<th scope=\"col\" class=\"words\">" text "</th>"
+/* A section about the analysis, which says so if its rows are training rows left out. */
+void kf_errors_begin(kf_string *out, const kf_page *c, const char *id, const char *heading);
 /* The name of a class, escaped, at most `most` characters (0: all); "class 17" if it has none. */
 void kf_put_class(kf_string *out, const kf_page *c, uint32_t k, size_t most);
 size_t kf_class_characters(const kf_page *c, uint32_t k, size_t most);

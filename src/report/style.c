@@ -41,7 +41,7 @@ const char *const kf_page_style[] = {
     "margin-bottom:1.8rem;text-wrap:pretty}\n"
     ".gain b{color:var(--c0)}\n"
     ".caption,figcaption{font:.8125rem/1.5 var(--sans);color:var(--soft);max-width:40rem;"
-    "margin:.6rem 0 0}\n",
+    "margin:.6rem 0 0}h2+.caption{margin:0 0 .6rem}\n",
     /* figures */
     ".pair{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,25rem),1fr));"
     "gap:2.2rem 3rem;margin-top:1.6rem;align-items:start}\n"
@@ -114,7 +114,10 @@ const char *const kf_page_style[] = {
     "thead th,thead td{color:var(--soft);font-size:.8125rem;border-bottom-color:var(--soft);"
     "white-space:nowrap}\n"
     "td:not(.words){white-space:nowrap}\n"
-    "td img{display:block;max-width:6rem;height:auto}\n"
+    "th img{display:block;max-width:6rem;height:auto;margin-bottom:.2rem}\n"
+    "th:has(img){font-size:.75rem;color:var(--soft)}tr:has(img) "
+    "td{vertical-align:middle}table:has(img) .words{"
+    "overflow-wrap:break-word}\n"
     ".results{max-width:46rem}.results small{display:block;color:var(--soft);font-size:.75rem}\n"
     ".results th span{color:var(--soft)}.results .mapped td,.results .mapped "
     "th{font-weight:600}.results .raw>*{border-bottom:0;padding-bottom:0}\n"
@@ -131,7 +134,8 @@ const char *const kf_page_style[] = {
     "font-size:11.5px}.middle svg "
     ".count{font-size:10.5px}th,td{padding-left:.75rem}.results "
     "th{overflow-wrap:normal}th:first-child,.words{min-width:6rem}.results "
-    "th:first-child{min-width:0}.facts{gap:.7rem 1.6rem}}\n"
+    "th:first-child,table:has(img) .words{min-width:0}table:has(img) th:first-child{"
+    "min-width:4.9rem}th img{max-width:4.9rem}.facts{gap:.7rem 1.6rem}}\n"
     "@media print{@page{margin:16mm}body{font-size:10pt}header{padding-top:0}section{"
     "padding:1.2rem 0}main,footer{padding:0;max-width:none}.scroll{overflow:visible;"
     "background:none}"

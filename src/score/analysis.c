@@ -9,36 +9,44 @@
 
 #define BINS 10u
 
-typedef struct outcome {
+typedef struct kf_outcome {
   double margin;
   int32_t truth, answer; /* truth -1: the row was left out */
 } outcome;
 
-typedef struct outcomes {
-  outcome *rows;           /* [rows of the data set] */
-  unsigned char *position; /* [rows] of the right class among the answers; KF_TOP: not among them */
-  kf_mistake_list *mistakes; /* [threads]; NULL: not wanted */
-  kf_chance_sums *chances;   /* [threads] */
-} outcomes;
+void kf_outcomes_take(kf_outcomes *all, const kf_ctx *ctx, uint64_t rows, bool mistakes,
+                      kf_arena *arena) {
+  *all = (kf_outcomes){0};
+  KF_TAKE(arena, all->rows, rows);
+  KF_TAKE(arena, all->position, rows);
+  KF_TAKE_ZERO(arena, all->chances, ctx->threads);
+  if (mistakes) KF_TAKE_ZERO(arena, all->mistakes, ctx->threads);
+  for (uint64_t i = 0; !arena->failed && i < rows; i++) all->rows[i].truth = -1;
+}
 
-static void keep(void *argument, kf_tally *tally, const kf_answer *row) {
-  const outcomes *all = argument;
+uint32_t kf_outcomes_add(const kf_outcomes *all, const kf_answer *row) {
   uint32_t position = kf_right_position(&row->right, row->answers, row->top);
   double margin = row->top > 1 ? row->scores[0] - row->scores[1] : 0;
   all->rows[row->row] = (outcome){.margin = margin < 0 ? -margin : margin,
                                   .truth = row->right.classes[0],
                                   .answer = row->answers[0]};
   all->position[row->row] = (unsigned char)(position < row->top ? position : KF_TOP);
-  tally->sum.top1 += position == 0;
-  tally->sum.top5 += position < row->top;
+  if (all->echoes) return position;
   if (row->chance != NULL) kf_chance_add(&all->chances[row->worker], row->chance, position == 0);
   if (position > 0 && all->mistakes != NULL)
     kf_mistake_add(&all->mistakes[row->worker], row, all->rows[row->row].margin);
+  return position;
+}
+
+static void keep(void *argument, kf_tally *tally, const kf_answer *row) {
+  uint32_t position = kf_outcomes_add(argument, row);
+  tally->sum.top1 += position == 0;
+  tally->sum.top5 += position < row->top;
 }
 
 /* --- by class --------------------------------------------------------------------------------- */
 
-static void count_classes(const outcomes *all, uint64_t rows, kf_class_result *classes) {
+static void count_classes(const kf_outcomes *all, uint64_t rows, kf_class_result *classes) {
   for (uint64_t i = 0; i < rows; i++) {
     const outcome *o = &all->rows[i];
     if (o->truth < 0) continue;
@@ -52,7 +60,7 @@ static void count_classes(const outcomes *all, uint64_t rows, kf_class_result *c
 
 /* Moves scored rows to the front; returns how many. From here on an answer is right if it equals
  * the truth: a row with several right classes gets the one that was answered as its truth. */
-static uint64_t pack(outcomes *all, uint64_t rows) {
+static uint64_t pack(const kf_outcomes *all, uint64_t rows) {
   uint64_t n = 0;
   for (uint64_t i = 0; i < rows; i++) {
     if (all->rows[i].truth < 0) continue;
@@ -132,43 +140,59 @@ static kf_status find_temperature(kf_evaluation *e, double given) {
   return kf_prototypes_temperature(p, given, &e->temperature, &e->ctx->err);
 }
 
-static kf_status fill_calibration(const kf_evaluation *e, const outcomes *all, kf_analysis *out) {
-  if (!(e->temperature > 0)) return KF_OK;
+static kf_status fill_calibration(kf_ctx *ctx, const kf_outcomes *all, double temperature,
+                                  kf_analysis *out) {
+  if (!(temperature > 0)) return KF_OK;
   out->calibration = kf_alloc_zero(1, sizeof *out->calibration);
-  if (out->calibration == NULL) return kf_fail_memory(&e->ctx->err);
-  kf_calibration_fill(out->calibration, all->chances, e->ctx->threads, e->temperature,
-                      &out->totals);
+  if (out->calibration == NULL) return kf_fail_memory(&ctx->err);
+  kf_calibration_fill(out->calibration, all->chances, ctx->threads, temperature, &out->totals);
   return KF_OK;
+}
+
+kf_status kf_outcomes_end(kf_ctx *ctx, kf_status status, const kf_outcomes *all,
+                          const kf_data *data, double temperature, const kf_eval_result *totals,
+                          kf_analysis *out) {
+  if (status == KF_OK) status = kf_join_rows(ctx, data, all->rows, sizeof *all->rows);
+  if (status == KF_OK) status = kf_join_rows(ctx, data, all->position, 1);
+  if (all->mistakes != NULL) {
+    kf_status joined =
+        kf_mistakes_join(ctx, all->mistakes, ctx->threads, &out->mistakes, &out->n_mistakes);
+    if (status == KF_OK) status = joined;
+  }
+  if (status == KF_OK) status = kf_chance_add_ranks(ctx, all->chances, ctx->threads);
+  KF_TRY(status);
+  out->totals = *totals;
+  KF_TRY(fill_calibration(ctx, all, temperature, out));
+  count_classes(all, data->rows, out->classes);
+  uint64_t n = pack(all, data->rows);
+  KF_TRY(count_confusions(all->rows, n, out, &ctx->err));
+  count_margins(all->rows, n, out);
+  return KF_OK;
+}
+
+kf_analysis *kf_analysis_empty(uint32_t n_classes, kf_err *err) {
+  kf_analysis *analysis = kf_alloc_tail(
+      sizeof *analysis, 1, BINS * sizeof *analysis->bins + n_classes * sizeof *analysis->classes);
+  if (analysis == NULL) {
+    kf_fail_memory(err);
+    return NULL;
+  }
+  analysis->bins = (kf_margin_bin *)(analysis + 1);
+  analysis->classes = (kf_class_result *)(analysis->bins + BINS);
+  analysis->n_classes = n_classes;
+  return analysis;
 }
 
 static kf_status analyse(kf_evaluation *e, const kf_analysis_options *o, kf_arena *arena,
                          kf_analysis *out) {
   kf_ctx *ctx = e->ctx;
-  uint64_t rows = e->data->rows;
-  outcomes all = {0};
-  KF_TAKE(arena, all.rows, rows);
-  KF_TAKE(arena, all.position, rows);
-  KF_TAKE_ZERO(arena, all.chances, ctx->threads);
-  if (o->mistakes) KF_TAKE_ZERO(arena, all.mistakes, ctx->threads);
+  kf_outcomes all;
+  kf_eval_result totals = {0};
+  kf_outcomes_take(&all, ctx, e->data->rows, o->mistakes != 0, arena);
   if (arena->failed) return kf_fail_memory(&ctx->err);
-  for (uint64_t i = 0; i < rows; i++) all.rows[i].truth = -1;
   KF_TRY(find_temperature(e, o->temperature));
-  kf_status status = kf_evaluation_run(e, NULL, keep, &all, &out->totals);
-  if (status == KF_OK) status = kf_join_rows(ctx, e->data, all.rows, sizeof *all.rows);
-  if (status == KF_OK) status = kf_join_rows(ctx, e->data, all.position, 1);
-  if (o->mistakes) {
-    kf_status joined =
-        kf_mistakes_join(ctx, all.mistakes, ctx->threads, &out->mistakes, &out->n_mistakes);
-    if (status == KF_OK) status = joined;
-  }
-  if (status == KF_OK) status = kf_chance_add_ranks(ctx, all.chances, ctx->threads);
-  if (status == KF_OK) status = fill_calibration(e, &all, out);
-  KF_TRY(status);
-  count_classes(&all, rows, out->classes);
-  uint64_t n = pack(&all, rows);
-  KF_TRY(count_confusions(all.rows, n, out, &ctx->err));
-  count_margins(all.rows, n, out);
-  return KF_OK;
+  kf_status status = kf_evaluation_run(e, NULL, keep, &all, &totals);
+  return kf_outcomes_end(ctx, status, &all, e->data, e->temperature, &totals, out);
 }
 
 kf_status kf_analysis_new(kf_ctx *ctx, const kf_model *model, const kf_data *data,
@@ -178,13 +202,8 @@ kf_status kf_analysis_new(kf_ctx *ctx, const kf_model *model, const kf_data *dat
   KF_OPTIONS(kf_analysis_options, o, options);
   kf_eval_options space = kf_one_space(&o);
   kf_arena arena = {0};
-  kf_analysis *analysis =
-      kf_alloc_tail(sizeof *analysis, 1,
-                    BINS * sizeof *analysis->bins + model->n_classes * sizeof *analysis->classes);
-  if (analysis == NULL) return kf_fail_memory(err);
-  analysis->bins = (kf_margin_bin *)(analysis + 1);
-  analysis->classes = (kf_class_result *)(analysis->bins + BINS);
-  analysis->n_classes = model->n_classes;
+  kf_analysis *analysis = kf_analysis_empty(model->n_classes, err);
+  if (analysis == NULL) return KF_ERR_MEM;
   kf_evaluation e;
   kf_status status = kf_evaluation_start(&e, ctx, model, data, &space, KF_TOP);
   if (status == KF_OK) status = analyse(&e, &o, &arena, analysis);

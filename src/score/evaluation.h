@@ -5,8 +5,6 @@
 
 #include "score/score.h"
 
-#define KF_TOP 5u /* answers for each row, at most */
-
 /* Options for the one space of kf_analysis_options. */
 static inline kf_eval_options kf_one_space(const kf_analysis_options *o) {
   return (kf_eval_options){.metric = o->metric,
@@ -25,25 +23,6 @@ typedef struct kf_evaluation {
   double temperature; /* 0: no probabilities. With one space it may be set after the start */
 } kf_evaluation;
 
-/* Probabilities of a row. */
-typedef struct kf_chance {
-  double answer; /* of the best class */
-  double right;  /* of the right classes together */
-  double nll;    /* minus the logarithm of that */
-  double brier;  /* squared distance from the truth, in which all right classes count as one */
-} kf_chance;
-
-/* A row that is scored, and its answers in one space. */
-typedef struct kf_answer {
-  uint64_t row; /* of the data set */
-  kf_right right;
-  bool raw;               /* the original space */
-  const int32_t *answers; /* [top] best first */
-  const double *scores;   /* [top] */
-  uint32_t top;
-  const kf_chance *chance; /* NULL: no probabilities */
-  size_t worker;
-} kf_answer;
 /* Called on any worker, for rows in any order, once for each space. */
 typedef void (*kf_answer_fn)(void *argument, kf_tally *tally, const kf_answer *row);
 

@@ -85,6 +85,52 @@ bool kf_is_right(const kf_right *right, int32_t class);
 /* The position of the first right answer among `top`, best first; `top` if none is right. */
 uint32_t kf_right_position(const kf_right *right, const int32_t *answers, uint32_t top);
 
+/* --- errors by class (analysis.c) ------------------------------------------------------------- */
+
+#define KF_TOP 5u /* answers for each row, at most */
+
+/* Probabilities of a row. */
+typedef struct kf_chance {
+  double answer; /* of the best class */
+  double right;  /* of the right classes together */
+  double nll;    /* minus the logarithm of that */
+  double brier;  /* squared distance from the truth, in which all right classes count as one */
+} kf_chance;
+
+/* A row that is scored, and its answers in one space. */
+typedef struct kf_answer {
+  uint64_t row; /* of the data set */
+  kf_right right;
+  bool raw;               /* the original space */
+  const int32_t *answers; /* [top] best first */
+  const double *scores;   /* [top] */
+  uint32_t top;
+  const kf_chance *chance; /* NULL: no probabilities */
+  size_t worker;
+} kf_answer;
+/* What becomes an analysis: the outcome of every row of a data set. */
+typedef struct kf_outcomes {
+  struct kf_outcome *rows; /* [rows of the data set] */
+  unsigned char *position; /* [rows] of the right class among the answers; KF_TOP: not among them */
+  struct kf_mistake_list *mistakes; /* [threads]; NULL: not wanted */
+  struct kf_chance_sums *chances;   /* [threads] */
+  bool echoes; /* another rank adds the same rows: mistakes and probabilities are left to it */
+} kf_outcomes;
+/* The caller checks the arena. */
+void kf_outcomes_take(kf_outcomes *all, const kf_ctx *ctx, uint64_t rows, bool mistakes,
+                      kf_arena *arena);
+/* Adds the answers to a row, once. On any worker; errors are reported at the end. Mistakes and
+ * probabilities are added up over the ranks, all others are those of the rows that a rank has in a
+ * shared pass. Returns the position of the right class. */
+uint32_t kf_outcomes_add(const kf_outcomes *all, const kf_answer *row);
+/* Frees what the arena does not have, also if the status is a failure. temperature: of the
+ * probabilities; 0: there are none. */
+kf_status kf_outcomes_end(kf_ctx *ctx, kf_status status, const kf_outcomes *all,
+                          const kf_data *data, double temperature, const kf_eval_result *totals,
+                          kf_analysis *out);
+/* An empty analysis of n_classes. */
+kf_analysis *kf_analysis_empty(uint32_t n_classes, kf_err *err);
+
 /* --- counting rows (judged.c) ----------------------------------------------------------------- */
 
 typedef struct kf_tally {

@@ -168,8 +168,10 @@ def the_guide_with_pictures(box):
     page = sections(read_page("guide.md"))
     photos(box, "photos", ["night_owl", "red_fox", "tench"], 8)
     shutil.copy(box.path("photos/red_fox/0001.png"), box.path("new.jpg"))
+    photos(box, "test-photos", ["night_owl", "tench"], 2)
+    photos(box, "okapi-photos", ["herd"], 3)
     os.symlink(CLIP, box.path("clip"))
-    shell = Shell(box).works(page["Pictures"], 5)
+    shell = Shell(box).works(page["Pictures"], 7)
     check("red_fox" in shell.out, shell.out)
 
 

@@ -6,7 +6,7 @@ import struct
 
 from files import read_safetensors
 from harness import BAD_DATA, IO, USAGE, check, equal, test
-from photos import CLIP, MODELS, TEXT, VISION, photos
+from photos import CLIP, MODELS, TEXT, VISION, photos, rows_of
 
 
 def prepare(box):
@@ -41,6 +41,77 @@ def classify_pictures(box):
     by_rows = table(box.works("classify", "m.safetensors", "x.safetensors", "--gallery", "g.safetensors", "-k", 3).out)
     by_votes = table(box.works("classify", "m.safetensors", "p", "--encoder", CLIP, "--gallery", "g.safetensors", "-k", 3).out)
     equal([line[1:] for line in by_votes], [line[1:-1] for line in by_rows], "votes")
+
+
+@test
+def eval_and_add_class_take_pictures(box):
+    """What they say of pictures is what they say of the rows that koofu embed makes of them."""
+    prepare(box)
+    photos(box, "t", ["ant", "owl", "yak"], 4, seed=2)
+    box.works("embed", CLIP, "t", "-o", "t.safetensors")
+    for words in ([], ["--errors"], ["--json", "--wrong", "w.tsv"], ["--gallery", "g.safetensors", "-k", "1,3"], ["--raw"]):
+        rows = box.works("eval", "m.safetensors", "t.safetensors", *words)
+        wrong = box.read("w.tsv") if "--wrong" in words else None
+        pictures = box.works("eval", "m.safetensors", "t", "--encoder", CLIP, *words)
+        equal((pictures.out.split("load_seconds")[0], box.read("w.tsv") if wrong else None),
+              (rows.out.split("load_seconds")[0], wrong), f"eval {words}")
+        check(wrong is None or b"\tt/" in wrong, f"ids in {wrong}")
+    box.works("add-class", "m.safetensors", "yak", "t.safetensors", "-o", "rows.safetensors")
+    result = box.works("add-class", "m.safetensors", "yak", "t", "--encoder", CLIP, "-o", "pictures.safetensors")
+    equal(box.read("pictures.safetensors"), box.read("rows.safetensors"), "the model with one class more")
+    check("the new one from 12 pictures" in result.err, f"{result}")
+    box.write("t/owl/0001.png", "nothing")
+    for words in (["eval", "m.safetensors", "t"], ["add-class", "m.safetensors", "yak", "t", "-o", "o.safetensors"]):
+        box.refuses(BAD_DATA, *words, naming=["t: no .npy", "--encoder"])
+        box.refuses(BAD_DATA, *words, "--encoder", VISION, "--skip-bad", naming=["24", "13"])
+        box.refuses(BAD_DATA, *words, "--encoder", CLIP, naming=["t/owl/0001.png", "--skip-bad"])
+        result = box.works(*words, "--encoder", CLIP, "--skip-bad")
+        check("left out 1 picture that cannot be read" in result.err, f"{result}")
+        box.refuses(USAGE, *words, "--precision", "f32", naming="--encoder")
+        box.refuses(USAGE, *words, "--encoder", CLIP, "--tensor", "x", naming="--tensor")
+    box.refuses(BAD_DATA, "eval", "m.safetensors", "t/ant", "--encoder", CLIP, naming=["no labels", "--labels"])
+    box.refuses(USAGE, "add-class", "m.safetensors", "x", "t", "--text", "--encoder", CLIP, "-o", "o.safetensors", naming="--text")
+    box.refuses(USAGE, "classify", "m.safetensors", "t", "--labels", "l.csv", "--encoder", CLIP, naming="--labels")
+
+
+@test
+def labels_in_a_table(box):
+    """As with one folder per class, but for the paths; one loader for embed, quickstart and eval."""
+    paths = photos(box, "p", ["ant", "owl", "red fox"], 6)
+    lines = []
+    for i, path in enumerate(paths):
+        box.write(f"flat/{i % 2}/{i:02d}.png", box.read(path))
+        lines.append(f"{i:02d}.png,{path.split('/')[1]}\n")
+    box.write("l.csv", "image,species\n" + "".join(lines[::-1]))
+    box.works("embed", CLIP, "p", "-o", "p.safetensors")
+    box.works("embed", CLIP, "flat", "--labels", "l.csv", "-o", "flat.safetensors")
+    folders, _, names = rows_of(box, "p.safetensors")
+    table_rows, labels, table_names = rows_of(box, "flat.safetensors")
+    equal(table_names, names, "classes")
+    for i, path in enumerate(paths):
+        equal(table_rows[f"flat/{i % 2}/{i:02d}.png"], folders[path], "the row")
+        equal(labels[f"flat/{i % 2}/{i:02d}.png"], i // 6, "the label")
+    out = box.works("quickstart", "flat", "--labels", "l.csv", "--encoder", CLIP).out
+    check("18 pictures in 3 classes" in out, out)
+    equal(box.read("flat-koofu/embeddings.safetensors"), box.read("flat.safetensors"), "quickstart")
+    model = "flat-koofu/model.safetensors"
+    equal(box.works("eval", model, "flat", "--labels", "l.csv", "--encoder", CLIP).out,
+          box.works("eval", model, "flat.safetensors").out, "eval")
+    # Some lines, of a table with more columns.
+    box.write("some.tsv", "n\tname\tof\n" + "".join(f"{i}\t{i:02d}\t{paths[i].split('/')[1]}\n" for i in range(4, 10)))
+    words = ["embed", CLIP, "flat", "--labels", "some.tsv", "--id-column", "name", "--label-column", "of"]
+    result = box.works(*words, "-o", "some.safetensors")
+    check("left out 12 pictures that some.tsv does not label (flat/0/00.png, flat/0/02.png, flat/0/10.png, ...)" in result.err, result.err)
+    equal(list(rows_of(box, "some.safetensors")[0]), [f"flat/0/{i:02d}.png" for i in (4, 6, 8)] + [f"flat/1/{i:02d}.png" for i in (5, 7, 9)], "ids")
+    # What cannot be.
+    box.refuses(BAD_DATA, *words[:5], "-o", "o.safetensors", naming=["'n', 'name', 'of'", "--id-column"])
+    box.refuses(BAD_DATA, *words[:7], "-o", "o.safetensors", naming=["'n', 'name', 'of'", "--label-column"])
+    box.write("gone.csv", "image,species\n99.png,ant\n" + "".join(lines))
+    box.refuses(BAD_DATA, "quickstart", "flat", "--labels", "gone.csv", "--encoder", "nowhere", naming=["gone.csv: 1 line", "99.png", "--skip-bad"])
+    check("left out 1 line" in box.works("embed", CLIP, "flat", "--labels", "gone.csv", "--skip-bad", "-o", "o.safetensors").err, "skipped")
+    box.refuses(USAGE, "embed", CLIP, "flat", "--label-column", "x", "-o", "o.safetensors", naming="--labels")
+    box.refuses(USAGE, "embed", CLIP, "--list", "l.csv", "--labels", "l.csv", "-o", "o.safetensors", naming="--labels")
+    box.refuses(USAGE, "embed", CLIP, "flat", "--labels", "l.csv", "--labels", "l.csv", "-o", "o.safetensors", naming="one file")
 
 
 @test

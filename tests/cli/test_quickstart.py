@@ -76,6 +76,45 @@ def from_a_folder_to_a_classifier(box):
 
 
 @test
+def pictures_that_go_wrong(box):
+    """Two pictures in wrong folders are found by leaving them out, in what is printed and on the page."""
+    paths = photos(box, "photos", ["ant", "fox", "owl"], 10)
+    for moved, (path, folder) in {"photos/fox/stray.png": (paths[0], "ant"), "photos/owl/lost.png": (paths[1], "ant")}.items():
+        check(f"/{folder}/" in path, path)
+        os.rename(box.path(path), box.path(moved))
+    out = box.works("quickstart", "photos", "--encoder", CLIP, "--no-text", "--wrong", "wrong.csv").out
+    right = re.search(r"nearest class mean, Koo-Fu +([0-9.]+) %", out).group(1)
+    n, wrong = map(int, re.search(r"Of (\d+) pictures left out in turn, the model gets (\d+) wrong:", out).groups())
+    equal((n, f"{100 * (n - wrong) / n:.2f}"), (30, right), "as the figures say")
+    lines = out[out.index("wrong by the widest margin:"):].split("\n\n")[0].splitlines()[1:]
+    equal(len(lines), min(wrong, 10), "all that are wrong")
+    check("  photos/fox/stray.png  fox  ->  ant" in lines and "  photos/owl/lost.png  owl  ->  ant" in lines, out)
+    listed = [line.split(",") for line in box.read("wrong.csv").decode().splitlines()]
+    equal(listed[0][:4], ["row", "id", "truth", "answer"], "the table")
+    equal(sorted((i, t, a) for _, i, t, a, *_ in listed[1:])[:10],
+          sorted(tuple(re.split("  ->  |  ", line.strip())) for line in lines) if wrong <= 10 else None, "all of them")
+    confusions = re.findall(r"^ +(\d+)  (\w+)  ->  (\w+)$", out, re.M)
+    equal(sum(int(number) for number, _, _ in confusions), wrong, "confusions")
+    shares = re.findall(r"^ +([0-9.]+) % +[0-9.]+ % +(\d+) +(\d+)  (\w+)$", out, re.M)
+    equal(sorted((name, int(rows)) for _, rows, _, name in shares), [("ant", 8), ("fox", 11), ("owl", 11)], "classes")
+    equal(sum(round(float(share) * int(rows) / 100) for share, rows, _, _ in shares), n - wrong, "their shares")
+    page = box.read("photos-koofu/report.html").decode()
+    equal(page.count("These are 30 training rows, each <b>left out</b> in turn.</p>"), 5, "what the sections are about")
+    worst = page[page.index('id="worst"'):]
+    equal(worst.count('<tr><th scope="row"><img src="data:image/'), min(wrong, 12), "thumbnails")
+    for path in ("photos/fox/stray.png", "photos/owl/lost.png"):
+        check(f"<bdi>{path}</bdi>" in worst, f"{path} in {worst[:1000]}")
+    box.refuses(USAGE, "quickstart", "photos", "--encoder", "nowhere", "--wrong", "-", naming="--wrong")
+    # Classes that are far apart: nothing goes wrong.
+    rng = random.Random(1)
+    for i in range(12):
+        box.write(f"plain/{'red' if i % 2 else 'blue'}/{i}.png", png(bytes((250 if i % 2 else 9, rng.randrange(9), 9 if i % 2 else 250)) * 4, 2, 2))
+    out = box.works("quickstart", "plain", "--encoder", CLIP, "--no-text").out
+    check("Of 12 pictures left out in turn, the model gets 0 wrong.\n\nWritten to" in out, out)
+    check('id="worst"' not in box.read("plain-koofu/report.html").decode(), "nothing to show")
+
+
+@test
 def all_figures_are_of_the_same_rows(box):
     """With many classes, fewer rows are left out while lambda is chosen than for the figures that are printed."""
     rng = random.Random(5)

@@ -40,11 +40,13 @@ def with_folds(box):
     make_data(box)
     box.works("report", "train.safetensors", "--dims", "4,8,24", "--dim", 8, "-k", "1,3", "-o", "page.html")
     page = box.read("page.html").decode()
-    for section in SECTIONS:
+    for section in (*SECTIONS, *OF_ERRORS):
         check(f'id="{section}"' in page, f"{section} is not in the page")
-    for section in OF_ERRORS:
-        check(f'id="{section}"' not in page, f"{section} is in the page, without test rows")
+    check(page.count("These are 96 training rows, each <b>left out</b> in turn, with all 24 dimensions.") == 4, "left out")
+    check("test rows</dt>" not in page and "test rows, " not in page, "there are no test rows")
     check("of 96 held-out rows" in page and "3-NN" in page and "24 → 8" in page, "what was asked for")
+    box.works("report", "train.safetensors", "--dims", "4,8,24", "--dim", 8, "-k", "1,3", "-o", "b.html", "--threads", 1, "--isa", "plain")
+    equal(box.read("b.html"), page.encode(), "the page on one thread and with plain kernels")
     check("λ was chosen on the same rows" in page, "dimensions that were given are not called chosen")
     box.works("report", "train.safetensors", "--dim", "auto", "--margin", 50, "-o", "auto.html")
     check("λ and the number of dimensions were chosen on the same rows" in box.read("auto.html").decode(), "chosen dimensions")

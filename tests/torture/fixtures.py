@@ -218,6 +218,7 @@ def make_pictures(m):
     m.write("shard.tar", tar([member for i, name in enumerate(("cat", "dog", "cat")) for member in (
         (f"{i:03d}.png", noise_png(rng, 8)), (f"{i:03d}.cls", name.encode()), (f"{i:03d}.txt", b"a picture"), (f"{i:03d}.json", b'{"kind": "k"}'))]))
     m.write("far.tsv", "../../../in/photos/cat/0.png\tcat\n../../../in/photos/dog/1.png\tdog\n")
+    m.write("photos.csv", b"no,image,class\n" + lines(f"{i},{'cat' if i < 4 else 'dog'}/{i % 4},{'dog' if i % 2 else 'cat'}" for i in range(8)))
     m.write("list.tsv", "photos/cat/0.png\tcat\nphotos/dog/1.png\tdog\n")
     for name in ("q75-s2.jpg", "progressive-420.jpg", "cmyk.jpg", "exif6-be.jpg", "restart.jpg", "rgb8-13x19.png", "palette4-i-13x19.png",
                  "la16-13x19.png", "exif6.png", "grey-trns.png", "q50.webp", "lossless-alpha.webp", "exif6.webp", "animated.webp"):

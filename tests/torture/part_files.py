@@ -113,6 +113,7 @@ def subjects():
         Subject("clean", "clean.csv", "text", use("eval", "!shrunk.safetensors", "!x.npy", "--truth", "@", "--truth-classes", "!names.txt", "--ids", "!clean-ids.txt")),
         Subject("tree", "tree.txt", "text", use("classes", "--hierarchy", "@", "--set", "!tree-set.txt", "--all", "!tree-all.txt"),
                 use("classes", "--hierarchy", "@", "--set", "!tree-set.txt", "--all", "!tree-all.txt", "--json", "-o", "g")),
+        Subject("picture-labels", "photos.csv", "text", use("embed", "!vision", "!photos", "--labels", "@", *OUT)),
         Subject("list", "far.tsv", "text", use("embed", "!vision", "--list", "@", *OUT), loose=True),
         Subject("config", "clip/config.json", "json", *TOWERS, *WORDS, folder="clip"), Subject("siglip-config", "siglip/config.json", "json", *TOWERS, folder="siglip"),
         Subject("preprocessor", "clip/preprocessor_config.json", "json", *TOWERS, folder="clip"),

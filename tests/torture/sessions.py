@@ -41,11 +41,16 @@ def all_sessions():
     labels = ["--labels", "@y.txt"]
     living = {"g.safetensors": "living.safetensors", "g.safetensors.changes": "living.safetensors.changes"}
     return [
-        session("quickstart", "quickstart", "@photos", "--encoder", "@clip", "-o", "q", writes=["q"], resumes=["q"]),
-        session("quickstart-pictures", "quickstart", "@photos", "--encoder", "@vision", "-o", "q", writes=["q"], resumes=["q"]),
+        session("quickstart", "quickstart", "@photos", "--encoder", "@clip", "-o", "q", writes=["q"], resumes=["q"],
+                best_effort=["q/report.html"]),  # a thumbnail that cannot be read is left out
+        session("quickstart-pictures", "quickstart", "@photos", "--encoder", "@vision", "-o", "q", writes=["q"], resumes=["q"],
+                best_effort=["q/report.html"]),
         session("embed", "embed", "@clip", "@photos", *out, **embed),
         session("embed-shards", "embed", "@vision", "@photos", "--shard", 3, *out, **embed),
         session("embed-list", "embed", "@siglip", "--list", "@list.tsv", "--dtype", "f16", *out, **embed),
+        session("embed-table", "embed", "@vision", "@photos", "--labels", "@photos.csv", *out, **embed),
+        session("eval-pictures", "eval", "@seen.safetensors", "@photos", "--encoder", "@clip", "--labels", "@photos.csv", messages=10),
+        session("add-class-pictures", "add-class", "@seen.safetensors", "yak", "@photos", "--encoder", "@clip", *out, **one),
         session("embed-jpeg", "embed", "@vision", "@q75-s2.jpg", "@q50.webp", *out, **embed),
         session("embed-text", "embed-text", "@clip", "--classes", "@two.txt", "--names", "@wordnet.txt", "--templates", "@templates.txt", *out, **one),
         session("embed-text-prompts", "embed-text", "@words", "--prompts", "@prompts.txt", *out, **one),
