@@ -4,9 +4,7 @@
 static int run_convert(cli_run *cli) {
   const char *path = cli->args.output;
   kf_data *data = NULL;
-  TRY(check_output(cli, path));
-  if (!ends_with(path, ".safetensors") && !ends_with(path, ".parquet"))
-    return fail_usage(cli, "%s: the name of a data set must end in .safetensors or .parquet", path);
+  TRY(check_format(cli, path, "a data set", FORMAT(PARQUET) | FORMAT(SAFETENSORS)));
   TRY(open_data(cli, 0, LABELS_NEEDED, &data));
   TRY(result_of(cli, kf_data_save(cli->ctx, data, (kf_dtype)cli->args.dtype, path)));
   say_data_written(cli, path);

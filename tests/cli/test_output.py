@@ -56,8 +56,7 @@ def onto_an_input(box):
                   ["add-class", "m.safetensors", "new", "x.safetensors", "-o", "soft.safetensors"],
                   ["stats", "x.npy", "--labels", "y.txt", "-o", "y.txt"],
                   ["stats", "x.npy", "--labels", "y.txt", "--classes", "names.txt", "-o", "names.txt"],
-                  ["stats", "x.npy", "--labels", "y*.txt", "-o", "y.txt"],
-                  ["transform", "m.safetensors", "x.npy", "--labels", "y*.txt", "-o", "y.txt"]):
+                  ["classify", "m.safetensors", "x.npy", "--labels", "y*.txt", "-o", "y.txt"]):
         box.refuses(USAGE, *words, naming=[str(words[-1]), "input"])
     os.symlink("../x.safetensors", box.path("shards/b.safetensors"))
     for data in ("shards", "shards/", "./shards", "shards/*.safetensors", "sh*/[ab].safetensors"):
