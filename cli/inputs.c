@@ -108,9 +108,11 @@ int open_test(cli_run *cli, const kf_truth *truth, kf_data **out) {
   if (!t->data.n) return need(cli, "test-labels", "--test DATA");
   TRY(open_rows(cli, t->data.items, t->data.n, &t->labels, NULL, LABELS_WANTED, out));
   if (truth || kf_data_has_labels(*out)) return EXIT_OK;
-  return fail_with(cli, EXIT_BAD_DATA,
-                   "%s: the test rows have no labels; give a label file with --test-labels",
-                   t->data.items[0]);
+  return fail_with(
+      cli, EXIT_BAD_DATA,
+      "%s: the test rows have no labels; give a label file with --test-labels, or their "
+      "column with --label-column",
+      t->data.items[0]);
 }
 
 /* --- kinds of files --------------------------------------------------------------------------- */
