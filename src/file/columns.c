@@ -88,7 +88,7 @@ kf_status kf_shard_list_columns(kf_shard *shard, const kf_table_column *columns,
                                 kf_err *err) {
   kf_string list = {0};
   kf_list_columns(columns, n, &list);
-  shard->columns = list.failed ? NULL : list.data;
+  shard->columns = list.data;
   return list.failed ? kf_fail_memory(err) : KF_OK;
 }
 

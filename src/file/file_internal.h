@@ -105,7 +105,7 @@ kf_status kf_temporary_open(const kf_in *in, const char *problem, int *fd, kf_er
 kf_status kf_temporary_write(const kf_in *in, const char *problem, int fd, const void *bytes,
                              size_t n, kf_err *err);
 
-/* --- tables with a column for each dimension (columns.c, csv_rows.c) ---------------------------- */
+/* --- tables with a column for each dimension (columns.c, csv_rows.c) ----------------------- */
 
 typedef enum kf_table_column_use {
   KF_TABLE_OTHER,
@@ -124,7 +124,8 @@ void kf_list_columns(const kf_table_column *fields, size_t n, kf_string *list);
 /* "FILE: WHAT; its columns are …" */
 kf_status kf_refuse_columns(const char *path, const kf_table_column *fields, size_t n, kf_hint hint,
                             const char *what, kf_err *err);
-/* The columns of dimensions 0, 1, …: order[*dims], with room for n. stem: of their names, or NULL. */
+/* The columns of dimensions 0, 1, …: order[*dims], with room for n. stem: of their names, or
+ * NULL. */
 kf_status kf_choose_dims(const char *path, const kf_table_column *fields, size_t n,
                          const char *stem, size_t *order, size_t *dims, kf_err *err);
 
