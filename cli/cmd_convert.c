@@ -23,8 +23,10 @@ const cli_command convert_command = {
     .summary = "turn embeddings and labels into one native data set",
     .details =
         "Reads .npy (versions 1 to 3; f2, f4, f8), .npz (archives of these; FILE.npz:NAME is one "
-        "array), .safetensors (F16, BF16, F32, F64), .parquet (lists of floats, by column), "
-        ".fvecs, .fbin, .f16bin, .u8bin and .i8bin. Each IN is a file, a folder (all files in it "
+        "array), .safetensors (F16, BF16, F32, F64), .parquet (a list of floats, or a "
+        "column for each dimension), .csv and .tsv (a column for each dimension), .fvecs, .fbin, "
+        ".f16bin, "
+        ".u8bin and .i8bin. Each IN is a file, a folder (all files in it "
         "with a known file extension) or a quoted glob pattern; together they are one data set. "
         "The files of a folder or pattern "
         "are ordered by the numbers in their names, 2 before 10. A shell lists files by bytes, 10 "

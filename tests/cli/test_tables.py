@@ -55,6 +55,8 @@ def tables_of_pandas(box):
     for words in (["--label-column", "kind"], ["--label-column", DIM + 1], ["--label-column", "kind", "--column", "emb_"]):
         box.works("convert", "more.csv", *words, "--id-column", "photo", "-o", "o.safetensors")
         equal(read_set(box, "o.safetensors"), (f32(x), labels, ids), f"in any order, with {words}")
+    box.works("convert", "plain.csv", "--id-column", "", "-o", "o.safetensors")
+    equal(read_set(box, "o.safetensors"), (f32(x), labels, []), "ids that are not wanted")
     box.write("bare.csv", table(None, x))
     box.write("spaces.csv", "".join(", ".join(map(str, r)) + "\n" for r in x))
     box.write("beside.csv", table(None, [[*r, label] for r, label in zip(x, labels)]))
