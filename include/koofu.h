@@ -167,8 +167,7 @@ typedef enum kf_dtype { KF_F32 = 0, KF_F16 = 1, KF_BF16 = 2, KF_F64 = 3 } kf_dty
  *
  * Formats, by extension:
  *   .npy          versions 1 to 3; f2, f4, f8; C or Fortran order
- *   .npz          stored or deflated; a deflated array is unpacked to an unnamed temporary file
- *                 next to the archive or in /tmp
+ *   .npz          stored or deflated, which is unpacked to an unnamed file next to it or in /tmp
  *   .safetensors  F16, BF16, F32, F64
  *   .parquet      docs/formats.md; decoded pages take about 24 MiB, more if single pages are large
  *   .csv .tsv     a column for each dimension; copied to such a file, as those of a .parquet are

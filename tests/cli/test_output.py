@@ -257,7 +257,7 @@ def stopped(box, number, words, leaves, soon=10):
         process.kill()  # whatever happens, it does not continue writing
     took = children_seconds() - before - begun  # what was waited for counts whole
     equal(process.returncode, -number, f"status of a stopped {words[0]}, with stderr {err!r}")
-    equal(err.decode(), f"koofu {words[0]}: stopped by a signal\n", "message")
+    equal(err.decode(), f"koofu {words[0]}: interrupted\n", "message")
     equal(box.files(), leaves, "files")
     check(took < soon, f"it took {took:.2f} s to stop")
 
