@@ -4,7 +4,7 @@
 static int run_convert(cli_run *cli) {
   const char *path = cli->args.output;
   kf_data *data = NULL;
-  TRY(check_format(cli, path, "a data set", FORMAT(PARQUET) | FORMAT(SAFETENSORS)));
+  TRY(check_format(cli, path, "a data set", FORMAT(SINK_PARQUET) | FORMAT(SINK_SAFETENSORS)));
   TRY(open_data(cli, 0, LABELS_NEEDED, &data));
   TRY(result_of(cli, kf_data_save(cli->ctx, data, (kf_dtype)cli->args.dtype, path)));
   say_data_written(cli, path);

@@ -169,7 +169,7 @@ static int check_tables(cli_run *cli) {
   for (size_t i = 0; i < COUNT_OF(tables); i++) {
     if (tables[i] && is_stdout(tables[i]))
       return fail_usage(cli, "--per-class, --confusions and --wrong need a file name, not '-'");
-    unsigned json = tables[i] == e->wrong ? FORMAT(JSON) | FORMAT(LINES) : 0;
+    unsigned json = tables[i] == e->wrong ? FORMAT(SINK_JSON) | FORMAT(SINK_LINES) : 0;
     if (tables[i]) TRY(check_format(cli, tables[i], "the table", TEXT_FORMATS | json));
     for (size_t other = 0; other < i; other++)
       TRY(check_outputs_differ(cli, tables[i], tables[other]));

@@ -25,9 +25,9 @@ static int check_options(cli_run *cli) {
     TRY(need(cli, "all-names",
              "--label-output FILE, because classes then differ in their number of prompts"));
   if (a->prompts.names) TRY(refuse(cli, "repeats", "--names, whose names may repeat anyway"));
-  TRY(check_format(cli, a->output, "the prompts", FORMAT(TEXT)));
+  TRY(check_format(cli, a->output, "the prompts", FORMAT(SINK_TEXT)));
   if (!a->prompts.label_output) return EXIT_OK;
-  TRY(check_format(cli, a->prompts.label_output, "the classes of prompts", FORMAT(TEXT)));
+  TRY(check_format(cli, a->prompts.label_output, "the classes of prompts", FORMAT(SINK_TEXT)));
   return check_outputs_differ(cli, a->output, a->prompts.label_output);
 }
 

@@ -349,9 +349,9 @@ static int check_page(cli_run *cli) {
 static int check_outputs(cli_run *cli) {
   const struct search_args *s = &cli->args.search;
   const char *path = cli->args.output;
-  unsigned arrays = FORMAT(SAFETENSORS) | (s->within.given ? 0 : FORMAT(NPY));
+  unsigned arrays = FORMAT(SINK_SAFETENSORS) | (s->within.given ? 0 : FORMAT(SINK_NPY));
   TRY(check_page(cli));
-  if (s->keep) TRY(check_format(cli, s->keep, "the list of ids", FORMAT(TEXT)));
+  if (s->keep) TRY(check_format(cli, s->keep, "the list of ids", FORMAT(SINK_TEXT)));
   TRY(check_format(cli, path,
                    s->unique.given   ? "the answers with --unique"
                    : s->within.given ? "the answers with --within"

@@ -78,13 +78,13 @@ sink_format format_of(const cli_run *cli, const char *path) {
 }
 
 int check_format(cli_run *cli, const char *path, const char *what, unsigned formats) {
-  if (path == cli->args.output && is_stdout(path) && (formats & FORMAT(TEXT))) return EXIT_OK;
+  if (path == cli->args.output && is_stdout(path) && (formats & FORMAT(SINK_TEXT))) return EXIT_OK;
   TRY(check_output(cli, path));
   return formats & 1u << format_of(cli, path) ? EXIT_OK : fail_ending(cli, path, what, formats);
 }
 
 int check_safetensors(cli_run *cli, const char *path, const char *what) {
-  return check_format(cli, path, what, FORMAT(SAFETENSORS));
+  return check_format(cli, path, what, FORMAT(SINK_SAFETENSORS));
 }
 
 static int write_nothing(cli_run *cli, const char *path) {

@@ -25,9 +25,9 @@ typedef enum sink_format {
 } sink_format;
 /* By the ending of the name alone. Standard output: SINK_TEXT or, with --json, SINK_JSON. */
 sink_format format_of(const cli_run *cli, const char *path);
-#define FORMAT(NAME) (1u << SINK_##NAME)
-#define TEXT_FORMATS (FORMAT(TEXT) | FORMAT(TABS) | FORMAT(CSV))
-#define ROW_FORMATS  (TEXT_FORMATS | FORMAT(JSON) | FORMAT(LINES) | FORMAT(PARQUET))
+#define FORMAT(format) (1u << (format))
+#define TEXT_FORMATS   (FORMAT(SINK_TEXT) | FORMAT(SINK_TABS) | FORMAT(SINK_CSV))
+#define ROW_FORMATS    (TEXT_FORMATS | FORMAT(SINK_JSON) | FORMAT(SINK_LINES) | FORMAT(SINK_PARQUET))
 
 typedef struct cli_json {
   FILE *file;

@@ -19,7 +19,8 @@ static int table_format(const cli_run *cli) {
 
 int check_table(cli_run *cli) {
   const char *path = cli->args.output;
-  TRY(check_format(cli, path, "the table", FORMAT(TEXT) | FORMAT(CSV) | FORMAT(JSON)));
+  TRY(check_format(cli, path, "the table",
+                   FORMAT(SINK_TEXT) | FORMAT(SINK_CSV) | FORMAT(SINK_JSON)));
   if (table_format(cli) == named_format(&cli->args)) return EXIT_OK;
   return refuse(cli, "format json", "%s, whose ending decides the format", path);
 }
