@@ -272,8 +272,8 @@ struct kf_data_options {
    * serves statistics, fits, evaluation and sweeps without neighbours; what needs all rows on every
    * rank is KF_ERR_ARG. 0: all ranks see the same files. */
   uint64_t own_files;
-  /* The column of .parquet, .csv and .tsv files with ids, strings or integers; NULL: "id", "ids" or "key",
-   * if there is one; "": none. For .npy files in a folder `img_emb`, as label_column. */
+  /* The column of .parquet, .csv and .tsv files with ids, strings or integers; NULL: "id", "ids" or
+   * "key", if there is one; "": none. For .npy files in a folder `img_emb`, as label_column. */
   const char *id_column;
   uint64_t reserved[4];
 };

@@ -502,7 +502,7 @@ def classify_by_votes(box):
             near, scores = load(box, "near.npy").tolist(), load(box, "near_scores.npy").tolist()
             for more, temperature in VOTING:
                 words = ["classify", "m.safetensors", "q.npy", "--gallery", f"{gallery}.safetensors", "-k", k, *more]
-                lines = [json.loads(line) for line in box.works(*words, "--json").out.splitlines()]
+                lines = json.loads(box.works(*words, "--json").out)["answers"]
                 equal([line["row"] for line in lines], list(range(120)), "rows")
                 for i, line in enumerate(lines):
                     wanted = votes(near[i], scores[i], labels, k, metric, temperature)[:5]
