@@ -84,7 +84,7 @@ static kf_status answer_line(void *argument, uint64_t line, const char *text, si
     if (a->ids || begins_with(text, length, "row\tclass1\t")) return KF_OK;
     return kf_fail_file(err, a->path,
                         "this is not a table of answers: its first line does not begin with the "
-                        "columns 'row' and 'class1'");
+                        "columns 'row' and 'class1' between tabs");
   }
   const char *tab = memchr(text, '\t', length);
   uint64_t row;
