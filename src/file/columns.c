@@ -133,10 +133,10 @@ static kf_status take_family(choice *c, size_t first, size_t end, kf_err *err) {
 static kf_status take_all(choice *c, kf_err *err) {
   for (size_t i = 0; i < c->n; i++) {
     if (c->columns[i].use == KF_TABLE_OTHER)
-      return refuse(c, KF_HINT_TENSOR,
-                    "no column is a list of floats, and there is none for each dimension, numbered "
-                    "as in 'x0', 'x1'",
-                    err);
+      return refuse(
+          c, KF_HINT_TENSOR,
+          "no column is a list of floats, and none are numbered, as 'x0', 'x1', for dimensions",
+          err);
     if (c->columns[i].use == KF_TABLE_NUMBER) c->order[c->dims++] = i;
   }
   return c->dims > 0 ? KF_OK : refuse(c, KF_HINT_TENSOR, "no column is a number", err);
