@@ -10,6 +10,9 @@
 #include <unistd.h>
 
 enum { VALUES_AT_ONCE = 4096 };
+/* A column of equal values takes hardly any room in the file, and a hostile file could fill the
+ * disk with it: the copy has at most the ratio of zlib's limit, but always 64 MiB. */
+enum { LARGEST_RATIO = 1024, SMALL_FILE = 65536 };
 
 static const char no_place[] = "there is no place for a copy of its columns";
 
@@ -61,6 +64,11 @@ static kf_status copy(kf_shard *shard, kf_pq *pq, const size_t *order, size_t di
   int fd;
   shard->table = (kf_table){.type = KF_TYPE_F32, .layout = KF_LAYOUT_COLUMNS};
   KF_TRY(kf_table_size(&shard->table, pq->in->path, pq->rows, dims, err));
+  uint64_t size = pq->rows * dims * sizeof(float); /* below 2^58 */
+  if (size / LARGEST_RATIO > pq->in->size + SMALL_FILE)
+    return kf_fail_file(err, pq->in->path,
+                        "its columns take %" PRIu64 " MiB, more than %d times the file", size >> 20,
+                        LARGEST_RATIO);
   KF_TRY(kf_temporary_open(pq->in, no_place, &fd, err));
   kf_status status = copy_columns(pq, order, dims, cache, fd, err);
   if (status == KF_OK) status = use_copy(shard, pq, fd, err);

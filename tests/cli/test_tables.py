@@ -160,6 +160,8 @@ def columns_of_parquet(box):
                          ("-two", "several sets of columns are numbered"), ("-nulls", "row 3: column 1 is NaN")):
         box.refuses(BAD_DATA, "convert", ODD / f"columns{name}.parquet", "--label-column", "class", "-o", "o.safetensors",
                     naming=[f"columns{name}.parquet", naming])
+    box.refuses(BAD_DATA, "convert", ODD / "columns-bomb.parquet", "-o", "o.safetensors",
+                naming="its columns take 96 MiB, more than 1024 times the file")
     box.works("convert", ODD / "columns-nulls.parquet", "--label-column", "class", "--skip-bad", "-o", "o.safetensors")
     equal(read_set(box, "o.safetensors")[1], labels[:3] + labels[4:], "without the row of the null")
 

@@ -140,6 +140,7 @@ def of_columns():
     put("-types", frame.astype({"emb_0": "f8", "emb_2": "f2"}).assign(emb_1=range(N)))
     put("-nulls", frame.assign(emb_1=[None if i == 3 else v for i, v in enumerate(frame["emb_1"])]))
     put("-two", frame.assign(b0=1.0, b1=2.0))
+    put("-bomb", pd.DataFrame({f"x{i}": np.zeros(1 << 20, "f4") for i in range(24)}))
     put("-bare", pd.DataFrame(x, columns=[str(i) for i in range(x.shape[1])]).set_axis(golden.keys(N)))
 
 
