@@ -180,7 +180,7 @@ static int store(reader *r, const cli_option *o, const char *option, const char 
   case OPTION_FLAG: *(int *)at = 1; return 0;
   case OPTION_COUNT: ++*(int *)at; return 0;
   case OPTION_TEXT:
-    if (!*text) return FAIL(r, "%s needs a value that is not empty", option);
+    if (!*text && !o->any) return FAIL(r, "%s needs a value that is not empty", option);
     *(const char **)at = text;
     return 0;
   case OPTION_LIST:

@@ -22,6 +22,7 @@ typedef struct cli_run {
   cli_progress progress;
   double begun;
   const kf_comm *comm;     /* NULL: one process */
+  char *id;                /* of a row (read_id); NULL: none was read */
   char said[1024];         /* the last error that was printed */
   struct cli_owned *owned; /* [n_owned] (owned.c) */
   size_t n_owned;

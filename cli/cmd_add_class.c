@@ -114,7 +114,7 @@ static int check_operands(cli_run *cli) {
 
 static int run_add_class(cli_run *cli) {
   TRY(check_operands(cli));
-  TRY(check_output(cli, cli->args.output));
+  TRY(check_safetensors(cli, cli->args.output, "a model"));
   kf_model *model = NULL;
   kf_data *samples = NULL;
   TRY(load_model(cli, cli->args.operands.items[0], &model));

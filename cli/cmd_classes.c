@@ -82,7 +82,7 @@ static int write_list(const classes_job *job, size_t i, sink **out) {
                                 i < KF_GROUPS ? kf_group_name(order[i]) : EXCLUSIVE);
   if (!path) return fail(cli, KF_ERR_MEM);
   TRY(check_output(cli, path));
-  TRY(sink_open(cli, path, SINK_TABS, out));
+  TRY(sink_open(cli, path, SINK_TEXT, out));
   size_t end = i < KF_GROUPS ? i + 1 : N_EXCLUSIVE;
   for (size_t g = i < KF_GROUPS ? i : 0; g < end; g++)
     write_group((*out)->file, job->groups[order[g]]);

@@ -80,18 +80,29 @@ static kf_column_type type_of(const char *first_class) {
   return first_class ? KF_COLUMN_TEXT : KF_COLUMN_INTEGER;
 }
 
+static int has_ids(const classify_job *job) {
+  return job->queries.data && kf_data_has_ids(job->queries.data);
+}
+
+/* Whether the answers are in the document of --json. */
+static int in_document(const classify_job *job) {
+  return job->out->format == SINK_JSON && !job->out->path;
+}
+
 /* A line has all answers to a row, numbered from 1; a .parquet has a record for each. */
 static int put_header(classify_job *job) {
   sink *s = job->out;
   int records = s->format == SINK_PARQUET;
+  if (in_document(job)) jw_open(sink_document(s), "answers", '[');
+  if (is_json(s)) return EXIT_OK;
   sink_column(s, job->queries.pictures && !records ? "picture" : "row", KF_COLUMN_INTEGER);
+  if (records || has_ids(job)) sink_column(s, "id", KF_COLUMN_TEXT);
   for (uint32_t position = 1; !records && position <= job->top; position++) {
     sink_numbered_column(s, "class", position);
     sink_numbered_column(s, job->score_name, position);
     if (job->probabilities) sink_numbered_column(s, "probability", position);
   }
   if (records) {
-    sink_column(s, "id", KF_COLUMN_TEXT);
     sink_column(s, "rank", KF_COLUMN_INTEGER);
     sink_column(s, "class", type_of(class_name(job, 0)));
     sink_column(s, job->score_name, KF_COLUMN_REAL);
@@ -119,7 +130,10 @@ static int end_row(const classify_job *job, uint64_t i) {
 
 static int put_answers(const classify_job *job, uint64_t i) {
   uint64_t row = job->block.numbers[i];
+  const char *id;
+  TRY(read_id(job->cli, job->queries.data, row, &id));
   sink_row(job->out, kf_reader_id(job->queries.reader, row), row);
+  if (id) sink_text(job->out, id);
   for (uint64_t at = i * job->top; at < (i + 1) * job->top; at++) put_class(job, at);
   return end_row(job, i);
 }
@@ -127,10 +141,11 @@ static int put_answers(const classify_job *job, uint64_t i) {
 static int put_records(const classify_job *job, uint64_t i) {
   sink *s = job->out;
   uint64_t row = job->block.numbers[i], first = i * job->top;
-  const char *id = sink_id(s, job->queries.data, row, kf_reader_id(job->queries.reader, row));
+  const char *path = kf_reader_id(job->queries.reader, row), *id;
+  TRY(read_id(job->cli, job->queries.data, row, &id));
   for (uint32_t n = 0; n < job->top && job->classes[first + n] >= 0; n++) {
     sink_number(s, (int64_t)row);
-    sink_text(s, id);
+    sink_text(s, path ? path : id);
     sink_number(s, n + 1);
     put_class(job, first + n);
     TRY(end_row(job, i));
@@ -142,23 +157,24 @@ static int put_json(const classify_job *job, uint64_t i) {
   const kf_reader_block *b = &job->block;
   uint64_t begin = i * job->top, n = 0;
   while (n < job->top && job->classes[begin + n] >= 0) n++;
-  const char *path = kf_reader_id(job->queries.reader, b->numbers[i]);
-  cli_json j = jw_begin(job->out->file);
+  const char *path = kf_reader_id(job->queries.reader, b->numbers[i]), *id;
+  TRY(read_id(job->cli, job->queries.data, b->numbers[i], &id));
+  cli_json *j = sink_object(job->out);
   if (path)
-    jw_text(&j, "picture", path);
+    jw_text(j, "picture", path);
   else
-    jw_count(&j, "row", b->numbers[i]);
+    jw_count(j, "row", b->numbers[i]);
+  if (id) jw_text(j, "id", id);
   if (b->labels && b->labels[i] >= 0)
-    jw_class(&j, "truth", label_name(job, b->labels[i]), b->labels[i]);
-  if (job->threshold) jw_flag(&j, "known", is_known(job, i));
-  jw_open(&j, "classes", '[');
+    jw_class(j, "truth", label_name(job, b->labels[i]), b->labels[i]);
+  if (job->threshold) jw_flag(j, "known", is_known(job, i));
+  jw_open(j, "classes", '[');
   for (uint64_t at = begin; at < begin + n; at++)
-    jw_class(&j, NULL, class_name(job, job->classes[at]), job->classes[at]);
-  jw_close(&j, "]");
-  jw_reals(&j, job->gallery ? "votes" : "scores", job->scores + begin, n);
-  if (job->probabilities) jw_reals(&j, "probabilities", job->probabilities + begin, n);
-  jw_end(&j);
-  return EXIT_OK;
+    jw_class(j, NULL, class_name(job, job->classes[at]), job->classes[at]);
+  jw_close(j, "]");
+  jw_reals(j, job->gallery ? "votes" : "scores", job->scores + begin, n);
+  if (job->probabilities) jw_reals(j, "probabilities", job->probabilities + begin, n);
+  return sink_end_row(job->out);
 }
 
 /* --- blocks of rows --------------------------------------------------------------------------- */
@@ -188,14 +204,13 @@ static int classify_block(classify_job *job, uint64_t first) {
   TRY(result_of(job->cli, kf_reader_next(job->cli->ctx, job->queries.reader, b)));
   if (b->n > 0) TRY(make_classifier(job));
   if (b->n > 0) TRY(result_of(job->cli, answer(job)));
-  sink_format format = job->out->format;
-  if (first == 0 && format != SINK_JSON)
-    TRY(put_header(job)); /* once rows are accepted, so that a failure prints nothing */
+  if (first == 0) TRY(put_header(job)); /* once rows are accepted: a failure prints nothing */
   count_block(job);
+  sink_format format = job->out->format;
   for (uint64_t i = 0; i < b->n; i++)
     TRY((format == SINK_PARQUET ? put_records
-         : format == SINK_JSON  ? put_json
-                                : put_answers)(job, i));
+         : format <= SINK_CSV   ? put_answers
+                                : put_json)(job, i));
   return EXIT_OK;
 }
 
@@ -311,9 +326,25 @@ static void say_counts(const classify_job *job) {
         show_counted(job->unknown, "row seems to be", "rows seem to be").text);
 }
 
+/* The end of the document of --json, or all of it if the answers are in a file. */
+static void print_counts(const classify_job *job) {
+  int own = in_document(job);
+  uint64_t bad = kf_reader_bad(job->queries.reader);
+  cli_json j = own ? job->out->json : jw_begin(stdout);
+  if (own) jw_close(&j, "]");
+  jw_count(&j, "rows", job->queries.n - bad);
+  jw_count(&j, "n_bad", bad);
+  if (has_truth(job) && job->comparable) jw_count(&j, "n_labelled", job->labelled);
+  if (has_truth(job) && job->comparable) jw_count(&j, "right", job->right);
+  if (job->threshold) jw_count(&j, "n_unknown", job->unknown);
+  jw_end(&j);
+}
+
 static int finish(classify_job *job) {
   cli_run *cli = job->cli;
+  if (cli->args.json && in_document(job)) print_counts(job);
   TRY(sink_finish(job->out));
+  if (cli->args.json && !in_document(job)) print_counts(job);
   if (job->out->path)
     say_written(cli, cli->args.output, "the %s of %s",
                 job->top == 1 ? "best class" : show_counted(job->top, "", "best classes").text,
@@ -329,25 +360,9 @@ static int classify(classify_job *job) {
   TRY(job->gallery ? choose_voters(job) : choose_prototypes(job));
   TRY(make_buffers(job));
   const char *path = job->cli->args.output;
-  sink_format format = format_of(path);
-  if (job->cli->args.json && format != SINK_PARQUET) format = SINK_JSON;
-  TRY(sink_open(job->cli, path, format, &job->out));
+  TRY(sink_open(job->cli, path, format_of(job->cli, path), &job->out));
   TRY(classify_all(job));
   return finish(job);
-}
-
-/* Answers are text, so the name must not be that of an array. */
-static int check_answers(cli_run *cli) {
-  static const char *const binary[] = {".npy",  ".npz",    ".safetensors", ".fvecs",
-                                       ".fbin", ".f16bin", ".u8bin",       ".i8bin"};
-  const char *path = cli->args.output;
-  TRY(check_text_output(cli, path));
-  for (size_t i = 0; path && i < COUNT_OF(binary); i++)
-    if (ends_with(path, binary[i]))
-      return fail_usage(cli,
-                        "%s: classify writes text; choose a name without %s, such as answers.tsv",
-                        path, binary[i]);
-  return EXIT_OK;
 }
 
 static int check_options(cli_run *cli) {
@@ -361,7 +376,7 @@ static int check_options(cli_run *cli) {
   if (a->use.raw || a->text.path) TRY(refuse(cli, "part", a->use.raw ? "--raw" : "--text"));
   TRY(check_vote_options(cli));
   TRY(check_text_options(cli));
-  return check_answers(cli);
+  return check_format(cli, a->output, "the answers", ROW_FORMATS);
 }
 
 static int open_inputs(classify_job *job) {
@@ -402,7 +417,9 @@ static const cli_group own_options = {
          .help = "also print the probability of each class"},
         {FLAG("no-reject", use.no_reject),
          .help = "do not mark rows of unknown classes, even if the model has a threshold"},
-        {JSON, .help = "one JSON object per row, each on its own line"}, {TEXT_OUTPUT})};
+        {JSON, .help = "print the answers or, with -o, what was counted as one JSON object"},
+        {OUTPUT("FILE"),
+         .help = "write to .tsv, .csv, .json, .jsonl or .parquet instead of standard output"})};
 
 const cli_command classify_command = {
     .name = "classify",
@@ -416,9 +433,16 @@ const cli_command classify_command = {
         "backslashes and control characters in names are printed as \\t, \\n, \\\\ and \\x1b.\n\n"
         "With --skip-bad, bad rows have no line. If the rows have labels, the last columns show "
         "them, and the share of right answers is printed on standard error.\n\n"
-        "An output named .csv has commas between columns, and quotes where needed. A .parquet has "
-        "a record for each answer, with columns row, id, rank, class, the score and, where they "
+        "If the rows have ids, they are the second column.\n\n"
+        "The ending of -o decides the format. A .csv has commas between columns, and quotes where "
+        "needed. A .jsonl has an object for each row on its own line: {\"row\": 0, \"classes\": "
+        "[...], \"scores\": [...]}, with \"id\", \"truth\", \"known\" and \"probabilities\" where "
+        "they apply, with \"votes\" instead of \"scores\" for --gallery, and with \"picture\" "
+        "instead of \"row\" for --encoder; a .json has a list of these objects. A .parquet has a "
+        "record for each answer, with columns row, id, rank, class, the score and, where they "
         "apply, probability, truth and known.\n\n"
+        "--json prints one JSON object: that list as \"answers\", the numbers of rows and of bad "
+        "ones and, where they apply, of labelled, right and unknown ones.\n\n"
         "--probabilities adds a column after each score: softmax(T * score) over all classes, "
         "where T is the temperature that the fit has chosen, or that of --temperature.\n\n"
         "If the model has a threshold ('koofu fit --reject'), a column 'known' says 'unknown' "
@@ -434,10 +458,7 @@ const cli_command classify_command = {
         "even if the model has never seen them.\n\n"
         "With --encoder, the input is pictures, folders of pictures or patterns (see 'koofu "
         "embed'), embedded by the CLIP model that the training rows were made with. Lines then "
-        "begin with the path of the picture.\n\n"
-        "With --json, a line is {\"row\": 0, \"classes\": [...], \"scores\": [...]}, with "
-        "\"truth\", \"known\" and \"probabilities\" where they apply, with \"votes\" instead of "
-        "\"scores\" for --gallery, and with \"picture\" instead of \"row\" for --encoder.",
+        "begin with the path of the picture.",
     .groups = GROUPS(&own_options, &encoder_options, &text_options, &vote_options, &label_options,
                      &row_options),
     .examples = EXAMPLES(

@@ -141,9 +141,10 @@ const cli_command compare_command = {
     .operands = "A B [DATA...]",
     .summary = "compare two classifiers on the same rows",
     .details =
-        "A and B are models (.safetensors) or answers written by 'koofu classify'. Prints the "
+        "A and B are models (.safetensors) or answers printed by 'koofu classify' (.tsv). Prints "
+        "the "
         "accuracy of both, how many rows each alone gets right, the difference with its 95 % "
-        "interval, and the p-value of McNemar's exact test: how likely so uneven a division of the "
+        "interval, and the p-value of McNemar's exact test: how likely a split this uneven of the "
         "rows that only one gets right would be if both were equally good. Rows that either of "
         "them leaves out do not count.\n\n"
         "For answers, the best class of each row counts; rows without a line are left out. Answers "

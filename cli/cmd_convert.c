@@ -4,9 +4,7 @@
 static int run_convert(cli_run *cli) {
   const char *path = cli->args.output;
   kf_data *data = NULL;
-  TRY(check_output(cli, path));
-  if (!ends_with(path, ".safetensors") && !ends_with(path, ".parquet"))
-    return fail_usage(cli, "%s: the name of a data set must end in .safetensors or .parquet", path);
+  TRY(check_format(cli, path, "a data set", FORMAT(SINK_PARQUET) | FORMAT(SINK_SAFETENSORS)));
   TRY(open_data(cli, 0, LABELS_NEEDED, &data));
   TRY(result_of(cli, kf_data_save(cli->ctx, data, (kf_dtype)cli->args.dtype, path)));
   say_data_written(cli, path);
@@ -25,8 +23,10 @@ const cli_command convert_command = {
     .summary = "turn embeddings and labels into one native data set",
     .details =
         "Reads .npy (versions 1 to 3; f2, f4, f8), .npz (archives of these; FILE.npz:NAME is one "
-        "array), .safetensors (F16, BF16, F32, F64), .parquet (lists of floats, by column), "
-        ".fvecs, .fbin, .f16bin, .u8bin and .i8bin. Each IN is a file, a folder (all files in it "
+        "array), .safetensors (F16, BF16, F32, F64), .parquet (a list of floats, or a "
+        "column for each dimension), .csv and .tsv (a column for each dimension), .fvecs, .fbin, "
+        ".f16bin, "
+        ".u8bin and .i8bin. Each IN is a file, a folder (all files in it "
         "with a known file extension) or a quoted glob pattern; together they are one data set. "
         "The files of a folder or pattern "
         "are ordered by the numbers in their names, 2 before 10. A shell lists files by bytes, 10 "

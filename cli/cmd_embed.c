@@ -25,7 +25,7 @@ static int embed_pictures(cli_run *cli, const kf_encoder *encoder, const kf_pict
 static int run_embed(cli_run *cli) {
   kf_pictures *pictures = NULL;
   kf_encoder *encoder = NULL;
-  TRY(check_safetensors(cli, cli->args.output, "data set"));
+  TRY(check_safetensors(cli, cli->args.output, "a data set"));
   TRY(open_pictures(cli, 1, &pictures));
   TRY(load_encoder(cli, cli->args.operands.items[0], TOWER_IMAGES, &encoder));
   return embed_pictures(cli, encoder, pictures);

@@ -21,7 +21,7 @@ static int check_options(cli_run *cli) {
                "--prompts, whose lines are embedded as they are"));
   if (a->data.classes && !a->prompts.rows && a->dtype != KF_F32)
     return fail_usage(cli, "--dtype cannot be used with text prototypes, which are f32");
-  return check_safetensors(cli, a->output, "file of text embeddings");
+  return check_safetensors(cli, a->output, "a file of text embeddings");
 }
 
 static int make_prompts(cli_run *cli, kf_prompts **out) {

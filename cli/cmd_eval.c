@@ -169,7 +169,8 @@ int check_tables(cli_run *cli) {
   for (size_t i = 0; i < COUNT_OF(tables); i++) {
     if (tables[i] && is_stdout(tables[i]))
       return fail_usage(cli, "--per-class, --confusions and --wrong need a file name, not '-'");
-    if (tables[i]) TRY(check_output(cli, tables[i]));
+    unsigned json = tables[i] == e->wrong ? FORMAT(SINK_JSON) | FORMAT(SINK_LINES) : 0;
+    if (tables[i]) TRY(check_format(cli, tables[i], "the table", TEXT_FORMATS | json));
     for (size_t other = 0; other < i; other++)
       TRY(check_outputs_differ(cli, tables[i], tables[other]));
   }
@@ -270,7 +271,7 @@ static const cli_group error_options = {
         {TEXT("confusions", errors.confusions, "FILE"),
          .help = "write how often each class was taken for another, in the same way"},
         {TEXT("wrong", errors.wrong, "FILE"),
-         .help = "write the rows with wrong answers, also as JSON lines for .jsonl or .json"},
+         .help = "write the rows with wrong answers, to .tsv, .csv, .json or .jsonl"},
         {INPUTS("unknown", errors.unknown, "DATA"),
          .help = "rows of unknown classes: how well the nearest score tells them from DATA"})};
 

@@ -89,7 +89,7 @@ static int run_fit(cli_run *cli) {
   double alpha = 0;
   TRY(check_choose_options(cli));
   TRY(read_fit_options(cli, &options, &alpha));
-  TRY(check_safetensors(cli, a->output, "model"));
+  TRY(check_safetensors(cli, a->output, "a model"));
   TRY(take_stats(cli, &stats));
   TRY(check_options(cli, stats));
   if (a->fit.between) TRY(load_stats(cli, a->fit.between, &between));

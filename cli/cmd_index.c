@@ -17,7 +17,7 @@ static int choose_output(cli_run *cli) {
   if (a->index.append && a->search.k.automatic)
     return fail_usage(cli, "-k auto cannot be used with --append: it needs the rows of both");
   if (a->data.only) TRY(refuse(cli, "ids", "--only: it has a line for every row"));
-  return check_safetensors(cli, a->output, "gallery");
+  return check_safetensors(cli, a->output, "a gallery");
 }
 
 static int check_change(cli_run *cli) {

@@ -32,7 +32,7 @@ static int run_merge(cli_run *cli) {
   const cli_list *operands = &cli->args.operands;
   kf_stats *sum = NULL;
   TRY(refuse_twice(cli));
-  TRY(check_output(cli, cli->args.output));
+  TRY(check_safetensors(cli, cli->args.output, "statistics"));
   TRY(load_stats(cli, operands->items[0], &sum));
   for (size_t i = 1; i < operands->n; i++) TRY(add(cli, sum, i));
   return save_stats(cli, sum, cli->args.output);

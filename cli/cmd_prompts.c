@@ -4,8 +4,8 @@
 static int write_prompts(cli_run *cli, const kf_prompts *p) {
   const cli_args *a = &cli->args;
   sink *sinks[2] = {NULL, NULL}, **prompts = &sinks[0], **labels = &sinks[1];
-  TRY(sink_open(cli, a->output, SINK_TABS, prompts));
-  if (a->prompts.label_output) TRY(sink_open(cli, a->prompts.label_output, SINK_TABS, labels));
+  TRY(sink_open(cli, a->output, SINK_TEXT, prompts));
+  if (a->prompts.label_output) TRY(sink_open(cli, a->prompts.label_output, SINK_TEXT, labels));
   for (uint64_t i = 0; i < kf_prompts_count(p); i++) {
     put_line((*prompts)->file, kf_prompts_text(p, i));
     const char *class = kf_prompts_class_name(p, (uint32_t)kf_prompts_class(p, i));
@@ -25,9 +25,9 @@ static int check_options(cli_run *cli) {
     TRY(need(cli, "all-names",
              "--label-output FILE, because classes then differ in their number of prompts"));
   if (a->prompts.names) TRY(refuse(cli, "repeats", "--names, whose names may repeat anyway"));
-  TRY(check_text_output(cli, a->output));
+  TRY(check_format(cli, a->output, "the prompts", FORMAT(SINK_TEXT)));
   if (!a->prompts.label_output) return EXIT_OK;
-  TRY(check_output(cli, a->prompts.label_output));
+  TRY(check_format(cli, a->prompts.label_output, "the classes of prompts", FORMAT(SINK_TEXT)));
   return check_outputs_differ(cli, a->output, a->prompts.label_output);
 }
 

@@ -138,7 +138,7 @@ const cli_command report_command = {
         "those of both together.\n\n"
         "With --shots, a section shows how accuracy on the test rows grows with the number of "
         "training rows per class (see 'koofu sweep --shots').\n\n"
-        "The options on labels and rows apply to both data sets, except that --test has its own "
+        "Options about labels and rows apply to both data sets, except that --test has its own "
         "labels. The training rows are held in memory for the neighbours, five bytes per value.",
     .groups = GROUPS(&own_options, &truth_options, &stats_options, &label_options, &row_options,
                      &strict_options),

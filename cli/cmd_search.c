@@ -22,18 +22,20 @@ typedef struct search_job {
   kf_search_report report;
   double load_seconds, search_seconds;
   int begun;           /* the output has its header */
-  sink *out;           /* lines or records */
-  sink_arrays *arrays; /* or arrays; both NULL: JSON or a page */
-  cli_json json;       /* holds the answers if there is no other output */
+  sink *out;           /* lines, records or JSON */
+  sink_arrays *arrays; /* or arrays; both NULL: a page */
   search_page page;
 } search_job;
 
 /* --- one query -------------------------------------------------------------------------------- */
 
-static void open_json(search_job *job) {
+/* Whether the answers are in the document of --json. */
+static int in_document(const search_job *job) {
+  return job->out && job->out->format == SINK_JSON && !job->out->path;
+}
+
+static void begin_document(const search_job *job, cli_json *j) {
   const kf_gallery *g = job->gallery;
-  cli_json *j = &job->json;
-  *j = jw_begin(stdout);
   jw_count(j, "rows", kf_gallery_rows(g));
   jw_count(j, "dim_in", kf_gallery_dim_in(g));
   jw_count(j, "dim", kf_gallery_dim(g));
@@ -48,11 +50,11 @@ static void open_json(search_job *job) {
 
 /* Called once queries are accepted, so that a failure prints nothing. */
 static int begin_answers(search_job *job) {
-  if (job->begun++) return EXIT_OK;
-  if (job->out) return put_search_header(job->out, job->gallery, job->k);
-  if (job->arrays || !job->cli->args.json) return EXIT_OK;
-  open_json(job);
-  jw_open(&job->json, "answers", '[');
+  if (job->begun++ || !job->out) return EXIT_OK;
+  if (!in_document(job)) return put_search_header(job->out, job->gallery, job->k);
+  cli_json *j = sink_document(job->out);
+  begin_document(job, j);
+  jw_open(j, "answers", '[');
   return EXIT_OK;
 }
 
@@ -65,17 +67,16 @@ static search_answer answer_to(const search_job *job, const search_part *part, u
                          .query = part ? part->first + row : row,
                          .id = part ? kf_reader_id(part->queries.reader, row)
                                     : kf_gallery_id(job->gallery, row),
-                         .data = part ? part->queries.data : NULL,
-                         .row = row,
                          .text = part && part->text,
                          .k = k,
                          .rows = rows,
                          .scores = scores};
 }
 
-static int put_answer(search_job *job, const search_answer *answer) {
+static int put_answer(search_job *job, const search_part *part, search_answer *answer) {
+  const kf_data *data = part ? part->queries.data : NULL;
+  if (data) TRY(read_id(job->cli, data, answer->query - part->first, &answer->id));
   if (job->out) TRY(put_search_answer(job->out, answer, job->k));
-  if (job->json.file) json_search_answer(&job->json, answer);
   return search_page_add(job->cli, &job->page, answer);
 }
 
@@ -125,7 +126,7 @@ static int answer_block(search_job *job, const search_part *part, uint64_t first
   for (uint64_t i = 0; i < found; i++) {
     search_answer answer =
         answer_to(job, part, first, i, job->k, job->rows + i * job->k, job->scores + i * job->k);
-    TRY(put_answer(job, &answer));
+    TRY(put_answer(job, part, &answer));
   }
   if (!job->arrays) return EXIT_OK;
   if (found < n) spread(job, n);
@@ -145,7 +146,7 @@ static int put_ranges(search_job *job, const search_part *part, uint64_t first, 
     uint64_t begin = i > 0 ? r->ends[i - 1] : 0;
     search_answer answer = answer_to(job, part, first, done + i, (uint32_t)(r->ends[i] - begin),
                                      r->rows + begin, r->scores + begin);
-    TRY(put_answer(job, &answer));
+    TRY(put_answer(job, part, &answer));
   }
   return EXIT_OK;
 }
@@ -234,12 +235,11 @@ static int make_buffers(search_job *job) {
 static int open_output(search_job *job) {
   cli_run *cli = job->cli;
   const char *path = cli->args.output;
-  sink_format format = format_of(path);
-  if (format == SINK_ARRAYS)
+  sink_format format = format_of(cli, path);
+  if (format == SINK_NPY || format == SINK_SAFETENSORS)
     return sink_open_arrays(cli, path, job->n_queries, job->k, job->limit,
                             kf_metric_name(kf_gallery_metric(job->gallery)), &job->arrays);
-  if (is_stdout(path) && cli->args.json) return EXIT_OK;
-  if (!path && cli->args.search.html) return EXIT_OK; /* the page has them */
+  if (!path && cli->args.search.html && !cli->args.json) return EXIT_OK; /* the page has them */
   return sink_open(cli, path, format, &job->out);
 }
 
@@ -282,11 +282,12 @@ static int write_outputs(search_job *job) {
 
 static void close_json(search_job *job) {
   double queries = (double)job->report.queries;
-  cli_json *j = &job->json;
-  if (j->file)
+  int own = in_document(job);
+  cli_json document = own ? job->out->json : jw_begin(stdout), *j = &document;
+  if (own)
     jw_close(j, "]");
   else
-    open_json(job);
+    begin_document(job, j);
   jw_count(j, "queries", job->report.queries);
   jw_count(j, "n_bad", bad_queries(job));
   jw_real(j, "load_seconds", job->load_seconds);
@@ -348,20 +349,15 @@ static int check_page(cli_run *cli) {
 static int check_outputs(cli_run *cli) {
   const struct search_args *s = &cli->args.search;
   const char *path = cli->args.output;
-  int any = !s->unique.given;
+  unsigned arrays = FORMAT(SINK_SAFETENSORS) | (s->within.given ? 0 : FORMAT(SINK_NPY));
   TRY(check_page(cli));
-  if (is_stdout(path)) return EXIT_OK;
-  TRY(check_output(cli, path));
-  if (ends_with(path, ".tsv")) return EXIT_OK;
-  if (any && (ends_with(path, ".safetensors") || ends_with(path, ".parquet"))) return EXIT_OK;
-  if (any && !s->within.given && ends_with(path, ".npy")) return check_scores(cli, NULL);
-  return fail_usage(cli, "%s: the name of the answers%s must end in %s.tsv", path,
-                    s->unique.given   ? " with --unique"
-                    : s->within.given ? " with --within"
-                                      : "",
-                    s->unique.given   ? ""
-                    : s->within.given ? ".safetensors, .parquet or "
-                                      : ".npy, .safetensors, .parquet or ");
+  if (s->keep) TRY(check_format(cli, s->keep, "the list of ids", FORMAT(SINK_TEXT)));
+  TRY(check_format(cli, path,
+                   s->unique.given   ? "the answers with --unique"
+                   : s->within.given ? "the answers with --within"
+                                     : "the answers",
+                   s->unique.given ? TEXT_FORMATS : ROW_FORMATS | arrays));
+  return path && ends_with(path, ".npy") ? check_scores(cli, NULL) : EXIT_OK;
 }
 
 static int open_queries(search_job *job) {
@@ -428,8 +424,9 @@ static const cli_group own_options = {
     "Options",
     OPTIONS(
         {NEIGHBOURS, .help = "rows per query, 1 to 1024 (default: 15, or all if there are fewer)"},
-        {OUTPUT("OUT"),
-         .help = "write to .npy, .safetensors, .parquet or .tsv instead of standard output"},
+        {OUTPUT("OUT"), .help = "write to .tsv, .csv, .json, .jsonl, .parquet, .npy or "
+                                ".safetensors instead of standard "
+                                "output"},
         {FLAG("itself", search.itself),
          .help = "the queries are the rows of the gallery, each searched among the others"},
         {INPUTS("also", search.also, "GALLERY"),
@@ -458,7 +455,7 @@ static const cli_group own_options = {
         {TEXT("pictures", search.pictures, "FOLDER"),
          .help = "where ids that are relative paths start (default: the current folder)"},
         {TITLE},
-        {JSON, .help = "one JSON object with the answers, unless -o takes them, and the time"})};
+        {JSON, .help = "print one JSON object: the answers, unless -o takes them, and the time"})};
 
 const cli_command search_command = {
     .name = "search",
@@ -471,9 +468,11 @@ const cli_command search_command = {
         "Answers are text: a header and one line per query, separated by tabs, with the number of "
         "the query, counted from 0, then row, label (if the gallery has labels) and score of the "
         "nearest row, of the second nearest and so on. The score is the cosine or the inner "
-        "product (larger is nearer) or the Euclidean distance (smaller is nearer). If the gallery "
-        "has ids, they are printed instead of row numbers.\n\n"
-        "-o OUT.tsv writes the same to a file. OUT.npy holds row numbers, [queries, K] int64, with "
+        "product (larger is nearer) or the Euclidean distance (smaller is nearer). Ids of "
+        "queries and of the gallery, if there are any, stand in place of their numbers.\n\n"
+        "The ending of -o decides the format. OUT.tsv is what is printed, OUT.csv the same with "
+        "commas; OUT.jsonl has an object for each query on its own line, as in the 'answers' of "
+        "--json, and OUT.json a list of them. OUT.npy holds row numbers, [queries, K] int64, with "
         "the scores in OUT_scores.npy, f64; OUT.safetensors holds both, as 'rows' and 'scores'; "
         "OUT.parquet has a record for each answer, with columns query, query_id, rank, row, id and "
         "label (if the gallery has them) and score.\n\n"
@@ -486,9 +485,10 @@ const cli_command search_command = {
         "best first. Queries without such rows have no line. OUT.safetensors holds them as a "
         "sparse matrix: the rows and scores of query i are those from indptr[i] to indptr[i + "
         "1].\n\n"
-        "--only and --only-ids choose the rows that are searched: the answers are those of a "
-        "gallery of these rows alone, with the row numbers of this one. With both options, a row "
-        "must be in both lists.\n\n"
+        "--only and --only-ids choose the rows that are searched: the answers are as if the "
+        "gallery "
+        "held nothing else, but rows keep their numbers. With both options, a row must be in both "
+        "lists.\n\n"
         "--unique LIMIT compares all rows of a gallery or data set with each other. Rows within "
         "LIMIT of one another, directly or through a chain of such rows, form a group. Each line "
         "has the number of a group and one of its rows; rows that stand alone are not printed.\n\n"

@@ -4,7 +4,7 @@
 static int run_stats(cli_run *cli) {
   kf_data *data = NULL;
   kf_stats *stats = NULL;
-  TRY(check_output(cli, cli->args.output));
+  TRY(check_safetensors(cli, cli->args.output, "statistics"));
   TRY(data_stats(cli, &data, &stats));
   return save_stats(cli, stats, cli->args.output);
 }

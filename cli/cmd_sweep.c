@@ -159,7 +159,7 @@ static int prepare(sweep_job *j) {
   cli_run *cli = j->cli;
   const cli_args *a = &cli->args;
   TRY(check_options(cli));
-  TRY(check_text_output(cli, a->output));
+  TRY(check_table(cli));
   TRY(load_judging(cli, &j->truth, NULL));
   if (a->fit.between) TRY(load_stats(cli, a->fit.between, &j->between));
   TRY(open_test(cli, j->truth, &j->test));
@@ -199,8 +199,9 @@ static const cli_group own_options = {
          .help =
              "leave out prototypes of images, also together with text: only neighbours or text"},
         {CHOICE("format", sweep.format, "NAME", 0, table_formats),
-         .help = "text, csv or json (default: text)"},
-        {JSON, .help = "the same as --format json"}, {TEXT_OUTPUT})};
+         .help = "text, csv or json (default: by the ending of -o, otherwise text)"},
+        {JSON, .help = "the same as --format json"},
+        {OUTPUT("FILE"), .help = "write to .txt, .csv or .json instead of standard output"})};
 
 static const cli_group own_text_options = {
     "Text",

@@ -16,8 +16,8 @@ static int save_both(cli_run *cli, const char *path, const char *text_path) {
 
 static int run_synth(cli_run *cli) {
   const char *path = cli->args.output, *text_path = cli->args.world.text;
-  TRY(check_safetensors(cli, path, "data set"));
-  if (text_path) TRY(check_safetensors(cli, text_path, "data set"));
+  TRY(check_safetensors(cli, path, "a data set"));
+  if (text_path) TRY(check_safetensors(cli, text_path, "a data set"));
   TRY(check_outputs_differ(cli, path, text_path));
   TRY(save_both(cli, path, text_path));
   say_data_written(cli, path);

@@ -50,7 +50,7 @@ static int take_prompts(cli_run *cli, kf_text_options *options, kf_data **data) 
 static int run_text_prototypes(cli_run *cli) {
   const cli_args *a = &cli->args;
   if (a->text.per_class.given) TRY(refuse(cli, "labels label-tensor", "--per-class"));
-  TRY(check_safetensors(cli, a->output, "file of text prototypes"));
+  TRY(check_safetensors(cli, a->output, "a file of text prototypes"));
   kf_text_options options = {.unit_rows = a->text.no_unit_rows ? KF_OFF : KF_ON,
                              .unit_mean = a->text.no_unit_mean ? KF_OFF : KF_ON};
   kf_data *data = NULL;

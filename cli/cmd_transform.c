@@ -6,7 +6,8 @@ static int run_transform(cli_run *cli) {
   kf_model *model = NULL;
   kf_data *data = NULL;
   kf_transform_options options = {.normalize = a->use.no_normalize ? KF_OFF : KF_ON};
-  TRY(check_output(cli, a->output));
+  TRY(check_format(cli, a->output, "mapped rows",
+                   FORMAT(SINK_PARQUET) | FORMAT(SINK_NPY) | FORMAT(SINK_SAFETENSORS)));
   TRY(load_model(cli, a->operands.items[0], &model));
   TRY(open_data(cli, 1, LABELS_WANTED, &data));
   TRY(result_of(cli,

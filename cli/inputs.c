@@ -65,6 +65,16 @@ int open_data(cli_run *cli, size_t first, label_use use, kf_data **out) {
                    cli->args.data.only, use, out);
 }
 
+int read_id(cli_run *cli, const kf_data *data, uint64_t row, const char **id) {
+  enum { ID_SIZE = 65537 };
+  *id = NULL;
+  if (!data || !kf_data_has_ids(data)) return EXIT_OK;
+  if (!cli->id) cli->id = own_memory(cli, ID_SIZE, 1);
+  if (!cli->id) return fail(cli, KF_ERR_MEM);
+  *id = cli->id;
+  return result_of(cli, kf_data_get_id(cli->ctx, data, row, cli->id, ID_SIZE));
+}
+
 /* Hints about labels do not apply to --groups. */
 static int fail_groups(cli_run *cli, kf_status status) {
   kf_hint hint = kf_errhint(cli->ctx);
@@ -99,9 +109,11 @@ int open_test(cli_run *cli, const kf_truth *truth, kf_data **out) {
   if (!t->data.n) return need(cli, "test-labels", "--test DATA");
   TRY(open_rows(cli, t->data.items, t->data.n, &t->labels, NULL, LABELS_WANTED, out));
   if (truth || kf_data_has_labels(*out)) return EXIT_OK;
-  return fail_with(cli, EXIT_BAD_DATA,
-                   "%s: the test rows have no labels; give a label file with --test-labels",
-                   t->data.items[0]);
+  return fail_with(
+      cli, EXIT_BAD_DATA,
+      "%s: the test rows have no labels; give a label file with --test-labels, or their "
+      "column with --label-column",
+      t->data.items[0]);
 }
 
 /* --- kinds of files --------------------------------------------------------------------------- */

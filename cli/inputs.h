@@ -66,6 +66,9 @@ int open_temporary(const char *path);
 typedef enum tower_use { TOWER_IMAGES, TOWER_TEXT, TOWER_BOTH } tower_use;
 int load_encoder(cli_run *cli, const char *folder, tower_use use, kf_encoder **out);
 
+/* The id of a row, until the next call; NULL: the data, which may be NULL, have none. */
+int read_id(cli_run *cli, const kf_data *data, uint64_t row, const char **id);
+
 int open_pictures(cli_run *cli, size_t first,
                   kf_pictures **out); /* operands `first` and up, or --list */
 /* open_data or, with --encoder, pictures as a data set in memory, once the model (NULL: the

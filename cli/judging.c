@@ -260,8 +260,10 @@ static int write_wrong(const judged *of, sink *s) {
   TRY(sink_end_header(s));
   for (size_t i = 0; i < of->analysis->n_mistakes; i++) {
     const kf_mistake *m = &of->analysis->mistakes[i];
+    const char *id;
+    TRY(read_id(s->cli, of->data, m->row, &id));
     sink_number(s, (int64_t)m->row);
-    if (ids) sink_text(s, sink_id(s, of->data, m->row, NULL));
+    if (ids) sink_text(s, id);
     put_model_class(s, of->model, m->truth);
     put_model_class(s, of->model, m->answer);
     sink_real(s, 6, m->score);
@@ -271,11 +273,6 @@ static int write_wrong(const judged *of, sink *s) {
     TRY(sink_end_row(s));
   }
   return EXIT_OK;
-}
-
-static sink_format table_format(const char *path, int may_be_json) {
-  if (may_be_json && (ends_with(path, ".json") || ends_with(path, ".jsonl"))) return SINK_JSON;
-  return format_of(path) == SINK_CSV ? SINK_CSV : SINK_TABS;
 }
 
 int write_tables(cli_run *cli, const kf_model *model, const kf_data *data,
@@ -291,7 +288,7 @@ int write_tables(cli_run *cli, const kf_model *model, const kf_data *data,
   for (size_t i = 0; i < COUNT_OF(tables); i++) {
     const char *path = tables[i].path;
     if (!path) continue;
-    TRY(sink_open(cli, path, table_format(path, path == e->wrong), &sinks[i]));
+    TRY(sink_open(cli, path, format_of(cli, path), &sinks[i]));
     TRY(tables[i].write(&of, sinks[i]));
   }
   return sinks_finish(cli, sinks, COUNT_OF(sinks));

@@ -71,7 +71,7 @@ int exit_status_of(kf_status status) {
 int fail_in(cli_run *cli, kf_status status, const char *path) {
   if (status == KF_ERR_CANCELLED) {
     cli->stopped = 1;
-    return fail_with(cli, EXIT_INTERNAL, "stopped by a signal");
+    return fail_with(cli, EXIT_INTERNAL, "interrupted");
   }
   const char *message = kf_errmsg(cli->ctx);
   if (kf_errhint(cli->ctx) == KF_HINT_ANY_ENCODER) path = NULL; /* the message names both files */

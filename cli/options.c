@@ -38,8 +38,10 @@ const cli_group label_options = {
              "labels: .npy or .npz of integers or strings, a .csv, .tsv or .parquet, or text with "
              "one label per line; repeat it, or give a folder, for one file for each data file"},
         {TEXT("label-column", data.label_column, "NAME"),
-         .help = "the column of .csv and .tsv labels: its name, or its number from 1 (default: the "
-                 "only one); the labels inside .parquet (default: labels or label)"},
+         .help =
+             "the column of .csv and .tsv labels: its name, or its number from 1 (default: the "
+             "only one); the labels among the rows of a .csv, .tsv or .parquet (default: labels "
+             "or label)"},
         {INPUT("classes", data.classes, "FILE"),
          .help = "class names, one per line; integer labels index it, text labels must be in it"},
         {TEXT("label-tensor", data.label_tensor, "NAME"),
@@ -53,9 +55,10 @@ const cli_group row_options = {
          .help =
              "the rows inside .safetensors and .npz (default: embeddings, or the only 2-D array)"},
         {TEXT("column", data.tensor, "NAME"),
-         .help = "the rows inside .parquet (default: embedding, or the only list of floats)"},
-        {TEXT("id-column", data.id_column, "NAME"),
-         .help = "the ids of rows inside .parquet (default: id, ids or key; '': none)"},
+         .help = "the rows in .parquet: a list of floats (default: embedding, or the only one); in "
+                 "it and .csv also a column for each dimension: NAME0, NAME1, ..."},
+        {TEXT("id-column", data.id_column, "NAME"), .any = 1,
+         .help = "the ids of rows in .parquet, .csv and .tsv (default: id, ids or key; '': none)"},
         {CHOICE("order", data.order, "NAME", KF_ORDER_NUMBER, order_choices),
          .help = "order of files: number (2 before 10), name or given (default: folders and "
                  "patterns by number)"},

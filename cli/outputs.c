@@ -56,14 +56,35 @@ int check_output(cli_run *cli, const char *path) {
   return EXIT_OK;
 }
 
-int check_text_output(cli_run *cli, const char *path) {
-  return is_stdout(path) ? EXIT_OK : check_output(cli, path);
+static const char *const endings[] = {".txt",   ".tsv",     ".csv", ".json", /* as sink_format */
+                                      ".jsonl", ".parquet", ".npy", ".safetensors"};
+
+static int fail_ending(cli_run *cli, const char *path, const char *what, unsigned formats) {
+  char list[128] = "";
+  for (size_t i = 0, n = 0; i < COUNT_OF(endings); i++) {
+    if (!(formats & 1u << i)) continue;
+    const char *before = n == 0 ? "" : formats >> i > 1 ? ", " : " or ";
+    n += (size_t)snprintf(list + n, sizeof list - n, "%s%s", before, endings[i]);
+  }
+  return fail_usage(cli, "%s: the name of %s must end in %s", path, what, list);
 }
 
-int check_safetensors(cli_run *cli, const char *path, const char *kind) {
+sink_format format_of(const cli_run *cli, const char *path) {
+  if (is_stdout(path)) return cli->args.json ? SINK_JSON : SINK_TEXT;
+  for (size_t i = 0; i < COUNT_OF(endings); i++)
+    if (ends_with(path, endings[i])) return (sink_format)i;
+  const char *slash = strrchr(path, '/');
+  return strchr(slash ? slash : path, '.') ? SINK_UNKNOWN : SINK_TEXT;
+}
+
+int check_format(cli_run *cli, const char *path, const char *what, unsigned formats) {
+  if (path == cli->args.output && is_stdout(path) && (formats & FORMAT(SINK_TEXT))) return EXIT_OK;
   TRY(check_output(cli, path));
-  if (ends_with(path, ".safetensors")) return EXIT_OK;
-  return fail_usage(cli, "%s: the name of a %s must end in .safetensors", path, kind);
+  return formats & 1u << format_of(cli, path) ? EXIT_OK : fail_ending(cli, path, what, formats);
+}
+
+int check_safetensors(cli_run *cli, const char *path, const char *what) {
+  return check_format(cli, path, what, FORMAT(SINK_SAFETENSORS));
 }
 
 static int write_nothing(cli_run *cli, const char *path) {

@@ -42,20 +42,17 @@ typedef struct search_answer {
   const kf_gallery *gallery;
   const char *const *paths; /* of galleries that are searched as one; NULL: there is one */
   uint64_t query;           /* its number */
-  const char *id;           /* NULL: none, or to be read from its data set */
-  const kf_data *data;      /* the data set of the query, or NULL */
-  uint64_t row;             /* its row there */
+  const char *id;           /* NULL: none */
   int text;
   uint32_t k;
   const int64_t *rows;  /* [k] */
   const double *scores; /* [k] */
 } search_answer;
 
-/* Answers as rows of cells: a line for each query with its k rows or, with k = 0 and in
- * .parquet, one for each row found. */
+/* A line for each query with its k rows or, with k = 0 and in .parquet, one for each row found;
+ * in JSON an object for each query. */
 int put_search_header(sink *s, const kf_gallery *gallery, uint32_t k);
 int put_search_answer(sink *s, const search_answer *answer, uint32_t k);
-void json_search_answer(cli_json *j, const search_answer *answer); /* an element of a list */
 
 /* --- a page of them, --html (search_page.c) --------------------------------------------------- */
 

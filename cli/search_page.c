@@ -16,8 +16,8 @@ int search_page_start(cli_run *cli, search_page *page, uint64_t n, uint32_t k) {
 
 int search_page_add(cli_run *cli, search_page *page, const search_answer *a) {
   if (page->n >= page->room) return EXIT_OK;
-  page->names[page->n] =
-      a->id ? a->id : own_format(cli, "Query %llu", (unsigned long long)a->query);
+  page->names[page->n] = a->id ? own_format(cli, "%s", a->id)
+                               : own_format(cli, "Query %llu", (unsigned long long)a->query);
   if (!page->names[page->n]) return fail(cli, KF_ERR_MEM);
   memcpy(page->rows + page->n * a->k, a->rows, a->k * sizeof *page->rows);
   memcpy(page->scores + page->n * a->k, a->scores, a->k * sizeof *page->scores);

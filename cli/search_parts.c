@@ -26,8 +26,9 @@ static int matches_files(const char *pattern) {
 
 static int looks_like_file(const char *operand) {
   static const char *const endings[] = {
-      ".jpg", ".jpeg", ".png",   ".webp", ".gif",    ".bmp",   ".tif",   ".tiff",        ".npy",
-      ".npz", ".txt",  ".fvecs", ".fbin", ".f16bin", ".u8bin", ".i8bin", ".safetensors", NULL};
+      ".jpg",   ".jpeg", ".png",    ".webp",  ".gif",   ".bmp",         ".tif",
+      ".tiff",  ".npy",  ".npz",    ".csv",   ".tsv",   ".parquet",     ".txt",
+      ".fvecs", ".fbin", ".f16bin", ".u8bin", ".i8bin", ".safetensors", NULL};
   const char *dot = strrchr(operand, '.');
   for (size_t i = 0; dot && endings[i]; i++)
     if (strcasecmp(dot, endings[i]) == 0) return 1;

@@ -1,6 +1,8 @@
 /* search_print.c - answers of 'koofu search' as text, records and JSON. */
 #include "search.h"
 
+#include <stdlib.h>
+
 static const char *score_name(const kf_gallery *gallery) {
   static const char *const names[] = {"cosine", "distance", "product"}; /* kf_metric, from 1 */
   return names[kf_gallery_metric(gallery) - KF_METRIC_COSINE];
@@ -20,6 +22,7 @@ static void put_record_columns(sink *s, const kf_gallery *gallery) {
 int put_search_header(sink *s, const kf_gallery *gallery, uint32_t k) {
   const char *score = score_name(gallery), *row = kf_gallery_id(gallery, 0) ? "id" : "row";
   int labels = kf_gallery_has_labels(gallery);
+  if (is_json(s)) return EXIT_OK;
   if (s->format == SINK_PARQUET) {
     put_record_columns(s, gallery);
     return sink_end_header(s);
@@ -44,25 +47,28 @@ static void put_query(sink *s, const search_answer *a) {
     return;
   }
   sink_number(s, (int64_t)a->query);
-  sink_text(s, sink_id(s, a->data, a->row, a->id));
+  sink_text(s, a->id);
 }
 
 /* A row by number or id or, in one of several galleries, as PATH:ROW. */
-static void put_found_row(sink *s, const search_answer *a, uint64_t row) {
-  const char *id = kf_gallery_id(a->gallery, row);
+static int put_found_row(sink *s, const search_answer *a, uint64_t row) {
+  const char *id = kf_gallery_id(a->gallery, row), *path;
   uint64_t own = row;
-  FILE *file = sink_cell(s);
-  if (a->paths) {
-    print_escaped(file, a->paths[kf_gallery_file_of(a->gallery, row, &own)]);
-    putc(':', file);
+  char *text;
+  if (!a->paths) {
+    sink_row(s, id, row);
+    return EXIT_OK;
   }
-  if (id)
-    print_escaped(file, id);
-  else
-    fprintf(file, "%llu", (unsigned long long)own);
+  path = a->paths[kf_gallery_file_of(a->gallery, row, &own)];
+  if ((id ? asprintf(&text, "%s:%s", path, id)
+          : asprintf(&text, "%s:%llu", path, (unsigned long long)own)) < 0)
+    return fail(s->cli, KF_ERR_MEM);
+  sink_text(s, text);
+  free(text);
+  return EXIT_OK;
 }
 
-static void put_neighbour(sink *s, const search_answer *a, uint32_t i) {
+static int put_neighbour(sink *s, const search_answer *a, uint32_t i) {
   uint64_t row = (uint64_t)a->rows[i];
   int32_t label = kf_gallery_label(a->gallery, row);
   if (s->format == SINK_PARQUET) {
@@ -70,20 +76,11 @@ static void put_neighbour(sink *s, const search_answer *a, uint32_t i) {
     sink_number(s, a->rows[i]);
     if (kf_gallery_id(a->gallery, row)) sink_text(s, kf_gallery_id(a->gallery, row));
   } else {
-    put_found_row(s, a, row);
+    TRY(put_found_row(s, a, row));
   }
   if (kf_gallery_has_labels(a->gallery))
     sink_class(s, label < 0 ? NULL : kf_gallery_class_name(a->gallery, (uint32_t)label), label);
   sink_real(s, 6, a->scores[i]);
-}
-
-int put_search_answer(sink *s, const search_answer *a, uint32_t k) {
-  int one_line = k > 0 && s->format != SINK_PARQUET;
-  for (uint32_t i = 0; i < a->k; i++) {
-    if (i == 0 || !one_line) put_query(s, a);
-    put_neighbour(s, a, i);
-    if (i + 1 == a->k || !one_line) TRY(sink_end_row(s));
-  }
   return EXIT_OK;
 }
 
@@ -101,12 +98,24 @@ static void json_neighbour(cli_json *j, const search_answer *a, uint64_t row, do
   jw_close(j, "}");
 }
 
-void json_search_answer(cli_json *j, const search_answer *a) {
-  jw_open(j, NULL, '{');
+static int put_object(sink *s, const search_answer *a) {
+  cli_json *j = sink_object(s);
   jw_count(j, "query", a->query);
   if (a->id) jw_text(j, "id", a->id);
   jw_flag(j, "text", a->text);
   jw_open(j, "neighbours", '[');
   for (uint32_t i = 0; i < a->k; i++) json_neighbour(j, a, (uint64_t)a->rows[i], a->scores[i]);
-  jw_close(j, "]}");
+  jw_close(j, "]");
+  return sink_end_row(s);
+}
+
+int put_search_answer(sink *s, const search_answer *a, uint32_t k) {
+  int one_line = k > 0 && s->format != SINK_PARQUET;
+  if (is_json(s)) return put_object(s, a);
+  for (uint32_t i = 0; i < a->k; i++) {
+    if (i == 0 || !one_line) put_query(s, a);
+    TRY(put_neighbour(s, a, i));
+    if (i + 1 == a->k || !one_line) TRY(sink_end_row(s));
+  }
+  return EXIT_OK;
 }

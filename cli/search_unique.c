@@ -43,10 +43,12 @@ static int put_kept(sink *s, const kf_gallery *g, const uint64_t *first) {
 static int write_outputs(cli_run *cli, const kf_gallery *g, const uint64_t *first,
                          const unsigned char *grouped, uint64_t *number) {
   sink *kept = NULL, *groups = NULL;
-  int printed = is_stdout(cli->args.output);
-  if (!printed || !cli->args.json) TRY(sink_open(cli, cli->args.output, SINK_TABS, &groups));
+  const char *path = cli->args.output;
+  int printed = is_stdout(path);
+  if (!printed || !cli->args.json)
+    TRY(sink_open(cli, path, printed ? SINK_TEXT : format_of(cli, path), &groups));
   if (cli->args.search.keep) {
-    TRY(sink_open(cli, cli->args.search.keep, SINK_TABS, &kept));
+    TRY(sink_open(cli, cli->args.search.keep, SINK_TEXT, &kept));
     TRY(put_kept(kept, g, first));
   }
   if (kept && printed) TRY(sink_finish(kept));

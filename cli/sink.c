@@ -9,14 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-sink_format format_of(const char *path) {
-  if (is_stdout(path)) return SINK_TABS;
-  if (ends_with(path, ".npy") || ends_with(path, ".safetensors")) return SINK_ARRAYS;
-  return ends_with(path, ".parquet") ? SINK_PARQUET
-         : ends_with(path, ".csv")   ? SINK_CSV
-                                     : SINK_TABS;
-}
-
 /* --- opening and finishing -------------------------------------------------------------------- */
 
 static void discard(void *object) {
@@ -55,6 +47,20 @@ static int finish_stdout(cli_run *cli) {
                    errno ? strerror(errno) : "it was cut short");
 }
 
+int is_json(const sink *s) { return s->format == SINK_JSON || s->format == SINK_LINES; }
+
+/* Opens the list of a .json. */
+static void open_list(sink *s) {
+  if (s->json.file) return;
+  s->json.file = s->file;
+  if (s->format == SINK_JSON) jw_open(&s->json, NULL, '[');
+}
+
+static void close_list(sink *s) {
+  open_list(s);
+  jw_close(&s->json, "]\n");
+}
+
 static int finish_records(sink *s) {
   kf_records *records = s->records;
   s->records = NULL; /* freed by the commit in any case */
@@ -64,6 +70,7 @@ static int finish_records(sink *s) {
 int sink_finish(sink *s) {
   cli_run *cli = s->cli;
   if (s->format == SINK_PARQUET) return finish_records(s);
+  if (s->format == SINK_JSON && !s->in_document) close_list(s);
   if (!s->path) return finish_stdout(cli);
   kf_output *output = s->output;
   int cut = ferror(s->file);
@@ -122,12 +129,12 @@ FILE *sink_cell(sink *s) {
 static int end_line(sink *s) {
   putc('\n', s->file);
   s->at = 0;
-  return s->failed;
+  return EXIT_OK;
 }
 
 /* --- rows of cells ---------------------------------------------------------------------------- */
 
-static int is_text(const sink *s) { return s->format == SINK_TABS || s->format == SINK_CSV; }
+static int is_text(const sink *s) { return s->format <= SINK_CSV; }
 
 void sink_column(sink *s, const char *name, kf_column_type type) {
   if (is_text(s))
@@ -152,22 +159,32 @@ void sink_numbered_column(sink *s, const char *stem, uint32_t number) {
 int sink_end_header(sink *s) {
   cli_run *cli = s->cli;
   if (is_text(s)) return end_line(s);
-  if (s->format == SINK_JSON) return EXIT_OK;
+  if (is_json(s)) return EXIT_OK;
   return result_of(cli, kf_records_open(cli->ctx, s->path, s->columns, s->n_columns, &s->records));
 }
 
-/* The object of the current row, and the key of its next cell. */
-static cli_json *json_row(sink *s) {
-  if (!s->json.file) s->json = jw_begin(s->file);
+cli_json *sink_object(sink *s) {
+  open_list(s);
+  jw_open(&s->json, NULL, '{');
+  s->in_object = 1;
   return &s->json;
 }
 
+cli_json *sink_document(sink *s) {
+  s->json = jw_begin(s->file);
+  s->in_document = 1;
+  return &s->json;
+}
+
+static cli_json *json_row(sink *s) { return s->in_object ? &s->json : sink_object(s); }
+
+/* The key of the next cell. */
 static const char *next_key(sink *s) { return s->columns[s->at++].name; }
 
 void sink_text(sink *s, const char *text) {
   if (s->format == SINK_PARQUET)
     s->cells[s->at++] = (kf_cell){.text = text, .null = !text};
-  else if (s->format == SINK_JSON)
+  else if (is_json(s))
     jw_text(json_row(s), next_key(s), text);
   else
     (s->format == SINK_CSV ? print_csv : print_escaped)(sink_cell(s), text ? text : "");
@@ -178,7 +195,7 @@ void sink_number(sink *s, int64_t value) {
     sink_text(s, NULL);
   else if (s->format == SINK_PARQUET)
     s->cells[s->at++] = (kf_cell){.integer = value, .null = value < 0};
-  else if (s->format == SINK_JSON)
+  else if (is_json(s))
     jw_number(json_row(s), next_key(s), value);
   else
     fprintf(sink_cell(s), "%lld", (long long)value);
@@ -187,7 +204,7 @@ void sink_number(sink *s, int64_t value) {
 void sink_real(sink *s, int digits, double value) {
   if (s->format == SINK_PARQUET)
     s->cells[s->at++] = (kf_cell){.real = value, .null = isnan(value)};
-  else if (s->format == SINK_JSON)
+  else if (is_json(s))
     jw_real(json_row(s), next_key(s), value);
   else if (isnan(value))
     sink_cell(s);
@@ -213,19 +230,10 @@ void sink_row(sink *s, const char *id, uint64_t number) {
 int sink_end_row(sink *s) {
   if (is_text(s)) return end_line(s);
   s->at = 0;
-  if (s->format == SINK_PARQUET && !s->failed)
+  if (s->format == SINK_PARQUET)
     return result_of(s->cli, kf_records_add(s->cli->ctx, s->records, s->cells));
-  if (s->format == SINK_JSON) jw_end(&s->json);
-  s->json.file = NULL;
-  return s->failed;
-}
-
-const char *sink_id(sink *s, const kf_data *data, uint64_t row, const char *known) {
-  cli_run *cli = s->cli;
-  if (known || !data || !kf_data_has_ids(data)) return known;
-  if (!s->id) s->id = own_memory(cli, SINK_ID_SIZE, 1);
-  kf_status status = s->id ? kf_data_get_id(cli->ctx, data, row, s->id, SINK_ID_SIZE) : KF_ERR_MEM;
-  if (status == KF_OK) return s->id;
-  if (!s->failed) s->failed = fail(cli, status);
-  return NULL;
+  jw_close(&s->json, s->format == SINK_LINES ? "}\n" : "}");
+  if (s->format == SINK_LINES) s->json.comma = 0;
+  s->in_object = 0;
+  return EXIT_OK;
 }

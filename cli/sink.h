@@ -12,18 +12,29 @@
 
 #include <stdio.h>
 
-typedef enum sink_format { SINK_TABS, SINK_CSV, SINK_JSON, SINK_PARQUET, SINK_ARRAYS } sink_format;
-/* By the ending of the name: .csv, .parquet, .npy and .safetensors (arrays); otherwise tabs, as for
- * NULL and "-". JSON, an object on each line, is for the command to choose. */
-sink_format format_of(const char *path);
+typedef enum sink_format {
+  SINK_TEXT, /* .txt or no ending: as on standard output; between tabs if there are cells */
+  SINK_TABS, /* .tsv */
+  SINK_CSV,
+  SINK_JSON,  /* .json: one document, with a list of an object for each row */
+  SINK_LINES, /* .jsonl: these objects, each on its own line */
+  SINK_PARQUET,
+  SINK_NPY,
+  SINK_SAFETENSORS,
+  SINK_UNKNOWN
+} sink_format;
+/* By the ending of the name alone. Standard output: SINK_TEXT or, with --json, SINK_JSON. */
+sink_format format_of(const cli_run *cli, const char *path);
+#define FORMAT(format) (1u << (format))
+#define TEXT_FORMATS   (FORMAT(SINK_TEXT) | FORMAT(SINK_TABS) | FORMAT(SINK_CSV))
+#define ROW_FORMATS    (TEXT_FORMATS | FORMAT(SINK_JSON) | FORMAT(SINK_LINES) | FORMAT(SINK_PARQUET))
 
-/* JSON, one document on each line. */
 typedef struct cli_json {
   FILE *file;
   int comma; /* the next value needs one before it */
 } cli_json;
 
-enum { SINK_COLUMNS = 12, SINK_ID_SIZE = 65537 /* of the longest id */ };
+enum { SINK_COLUMNS = 12 };
 
 typedef struct sink {
   cli_run *cli;
@@ -35,9 +46,8 @@ typedef struct sink {
   kf_column columns[SINK_COLUMNS]; /* of .parquet and JSON */
   kf_cell cells[SINK_COLUMNS];     /* of the current row of a .parquet */
   size_t n_columns, at;            /* at: cells in the current row */
-  cli_json json;                   /* the current row as an object */
-  char *id;                        /* [SINK_ID_SIZE] of the current row; NULL: not needed yet */
-  int failed;                      /* exit status of a failure to be returned by sink_end_row */
+  cli_json json;                   /* where the next object goes */
+  int in_object, in_document;      /* a row has begun; the command closes the document itself */
 } sink;
 
 /* path NULL or "-": standard output. Not for arrays. */
@@ -64,9 +74,11 @@ FILE *sink_cell(sink *s); /* starts a cell of a text file, to be printed to the 
 void sink_class(sink *s, const char *name, int32_t number); /* by name, if it has one */
 void sink_row(sink *s, const char *id, uint64_t number); /* a row by id, or by number without one */
 int sink_end_row(sink *s);
-/* `known` or, if it is NULL, the id of a row of a data set, until the next call; NULL: it has
- * none. */
-const char *sink_id(sink *s, const kf_data *data, uint64_t row, const char *known);
+int is_json(const sink *s); /* .json or .jsonl */
+/* JSON by hand: begins the object of a row, which sink_end_row ends. */
+cli_json *sink_object(sink *s);
+/* The document of --json, an object in which the command opens the list of rows and closes it. */
+cli_json *sink_document(sink *s);
 
 /* --- arrays of answers (sink_arrays.c) -------------------------------------------------------- */
 
@@ -107,13 +119,14 @@ void jw_class(cli_json *j, const char *key, const char *name, int32_t number); /
 int is_stdout(const char *path); /* NULL or "-" */
 int ends_with(const char *text, const char *end);
 
+/* Refuses an output whose format is not in the set `formats`, and what check_output refuses; `what`
+ * is the output: "the answers". */
+int check_format(cli_run *cli, const char *path, const char *what, unsigned formats);
 /* Refuses an output that cannot be written, or that would replace an input named on the command
  * line. */
 int check_output(cli_run *cli, const char *path);
-/* The same, unless it is standard output. */
-int check_text_output(cli_run *cli, const char *path);
-/* The same for a native file, which `kind` names: "data set". */
-int check_safetensors(cli_run *cli, const char *path, const char *kind);
+/* The same for a native file: "a data set". */
+int check_safetensors(cli_run *cli, const char *path, const char *what);
 /* Refuses an output that is a file of the data, which may be given by a folder or pattern. */
 int check_replaces_no_data(cli_run *cli, const kf_data *data, const char *path);
 /* Refuses two outputs that are one file; b may be NULL. */

@@ -9,8 +9,10 @@ extern const char *const sweep_metrics[]; /* kf_metric, from 1, and both */
 extern const char *const sweep_centres[]; /* kf_centre, from 1, and all */
 
 typedef void (*table_fn)(const void *result, sink *out);
-/* Writes a result to -o by --format or --json, and says how many `one` or `many` it has. print: as
- * text, CSV and JSON. */
+/* Refuses an -o that write_table cannot write. */
+int check_table(cli_run *cli);
+/* Writes a result to -o by its ending, --format or --json, and says how many `one` or `many` it
+ * has. print: as text, CSV and JSON. */
 int write_table(cli_run *cli, const void *result, const table_fn print[3], uint64_t n,
                 const char *one, const char *many);
 

@@ -8,12 +8,29 @@ const char *const table_formats[] = {"text", "csv", "json", NULL};
 const char *const sweep_metrics[] = {"cosine", "euclidean", "both", NULL};
 const char *const sweep_centres[] = {"none", "mean", "modality", "all", NULL};
 
+static int named_format(const cli_args *a) { return a->json ? FORMAT_JSON : a->sweep.format; }
+
+static int table_format(const cli_run *cli) {
+  sink_format format = is_stdout(cli->args.output) ? SINK_TEXT : format_of(cli, cli->args.output);
+  return format == SINK_CSV    ? FORMAT_CSV
+         : format == SINK_JSON ? FORMAT_JSON
+                               : named_format(&cli->args);
+}
+
+int check_table(cli_run *cli) {
+  const char *path = cli->args.output;
+  TRY(check_format(cli, path, "the table",
+                   FORMAT(SINK_TEXT) | FORMAT(SINK_CSV) | FORMAT(SINK_JSON)));
+  if (table_format(cli) == named_format(&cli->args)) return EXIT_OK;
+  return refuse(cli, "format json", "%s, whose ending decides the format", path);
+}
+
 int write_table(cli_run *cli, const void *result, const table_fn print[3], uint64_t n,
                 const char *one, const char *many) {
   const char *path = cli->args.output;
-  int format = cli->args.json ? FORMAT_JSON : cli->args.sweep.format;
+  int format = table_format(cli);
   sink *out;
-  TRY(sink_open(cli, path, format == FORMAT_CSV ? SINK_CSV : SINK_TABS, &out));
+  TRY(sink_open(cli, path, format == FORMAT_CSV ? SINK_CSV : SINK_TEXT, &out));
   progress_clear(&cli->progress);
   print[format](result, out);
   TRY(sink_finish(out));

@@ -145,7 +145,7 @@ static int check_options(cli_run *cli) {
 static int prepare(shots_job *j) {
   cli_run *cli = j->cli;
   TRY(check_options(cli));
-  TRY(check_text_output(cli, cli->args.output));
+  TRY(check_table(cli));
   TRY(load_judging(cli, &j->truth, NULL));
   TRY(open_test(cli, j->truth, &j->test));
   TRY(open_data(cli, 0, LABELS_NEEDED, &j->train));

@@ -174,8 +174,8 @@ class Koofu:
 
     def classify(self, q):
         np.save(self.path("q"), q)
-        lines = self.run("classify", self.path("model.safetensors"), self.path("q.npy"), "--top", "1", "--json")[0]
-        return np.array([int(json.loads(line)["classes"][0]) for line in lines.splitlines()])
+        out = self.run("classify", self.path("model.safetensors"), self.path("q.npy"), "--top", "1", "--json")[0]
+        return np.array([int(answer["classes"][0]) for answer in json.loads(out)["answers"]])
 
 
 def calibration_error(said):

@@ -40,7 +40,7 @@ def values(koofu, model, rows, work):
     words = [koofu, "classify", model, f"{work}/rows.npy", "--top", "2", "--json", "-q"]
     if "temperature" in json.loads(subprocess.run([koofu, "info", "--json", model], capture_output=True, check=True).stdout):
         words.append("--probabilities")
-    answers = [json.loads(line) for line in subprocess.run(words, capture_output=True, check=True).stdout.splitlines()]
+    answers = json.loads(subprocess.run(words, capture_output=True, check=True).stdout)["answers"]
     found = {"score": [a["scores"][0] for a in answers], "margin": [a["scores"][0] - a["scores"][1] for a in answers]}
     if "probabilities" in answers[0]:
         found["probability"] = [a["probabilities"][0] for a in answers]

@@ -1,5 +1,6 @@
-/* A table as labels. The first byte chooses commas or tabs, the column and the number of rows; the
- * rest is the table, which is also read as file names and labels of pictures. */
+/* A table as labels, and as rows with a column for each dimension. The first byte chooses commas or
+ * tabs, the columns and the number of rows; the rest is the table, which is also read as file names
+ * and labels of pictures. */
 #include "file/file.h"
 #include "fuzz.h"
 
@@ -23,6 +24,7 @@ static void use(kf_ctx *ctx, const char *path) {
   fuzz_read_data(
       ctx, fuzz_plain_rows(1u + (kind >> 4)),
       &(kf_data_options){.labels = labels, .n_labels = 1, .label_column = columns[kind >> 1 & 3]});
+  fuzz_read_data(ctx, path, &(kf_data_options){.label_column = columns[kind >> 1 & 3]});
   kf_info *info;
   if (kf_info_read(ctx, path, &info) == KF_OK) kf_info_free(info);
   uint64_t last = 0;

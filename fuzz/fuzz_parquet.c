@@ -42,6 +42,22 @@ static void read_column(const kf_pq *pq, const kf_pq_leaf *leaf, kf_type raw, co
   kf_pq_column_free(c);
 }
 
+/* A column for each dimension. */
+static void read_columns(const uint8_t *data, size_t size, kf_pq_cache *cache) {
+  static const char *const taken[] = {"label", NULL};
+  kf_shard shard = {0};
+  kf_pq pq;
+  kf_err err;
+  if (kf_in_open_memory(&shard.in, data, size, &err) != KF_OK) return;
+  float rows[ROWS];
+  bool small = kf_pq_open(&pq, &shard.in, &err) == KF_OK && pq.rows <= 1 << 16 && pq.n_leaves < 64;
+  if (small && kf_parquet_open_dims(&shard, &pq, NULL, taken, cache, &err) == KF_OK)
+    for (uint64_t row = 0; row < shard.table.rows && shard.table.dim <= ROWS; row++)
+      kf_table_fetch(&shard.table, &shard.in, &kf_kernels_plain, row, 1, rows, &err);
+  kf_pq_close(&pq);
+  kf_shard_close(&shard);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   kf_in in;
   kf_pq pq;
@@ -58,6 +74,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
       if (leaf->kind == KF_PQ_RAW) read_column(&pq, leaf, KF_TYPE_F32, &in, cache);
     }
   kf_pq_close(&pq);
+  read_columns(data, size, cache);
   kf_pq_cache_free(cache);
   kf_in_close(&in);
   return 0;

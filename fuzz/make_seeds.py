@@ -222,6 +222,15 @@ def csv_seeds():
     seed("bad-like-header", "label\na\n", 2)
     seed("not-like-header", "x\ny\n", 2)
     seed("bad-long", "label\n" + "x" * 65537, 1, "label")
+    seed("rows", "id,label,x0,x1,x2\np,a,1,-2.5,3e4\nq,b,,inf,nan\n", 2)
+    seed("rows-index", ',0,1\n0,1.5,2\n1,2.5,"3"\n', 2)
+    seed("rows-bare", "1.5\t2.5\ta\n3.5\t-4\tb\n", 2, 2, tabs=True)
+    seed("rows-names", "a,b,label\n1,2,x\n", 1, "label")
+    seed("bad-rows-gap", "x0,x2,label\n1,2,a\n", 1, "label")
+    seed("bad-rows-two", "x0,x1,y0,y1\n1,2,3,4\n", 1)
+    seed("bad-rows-text", "x0,x1\n1,2\n3,four\n", 2)
+    seed("bad-rows-ragged", "x0,x1\n1,2\n3\n", 2)
+    seed("bad-rows-id", "id,x0\n,1\n", 1)
     seed("many-columns", ",".join(map(str, range(50))) + "\n", 1, "label")
 
 

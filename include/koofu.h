@@ -167,10 +167,10 @@ typedef enum kf_dtype { KF_F32 = 0, KF_F16 = 1, KF_BF16 = 2, KF_F64 = 3 } kf_dty
  *
  * Formats, by extension:
  *   .npy          versions 1 to 3; f2, f4, f8; C or Fortran order
- *   .npz          stored or deflated; a deflated array is unpacked to an unnamed temporary file
- *                 next to the archive or in /tmp
+ *   .npz          stored or deflated, which is unpacked to an unnamed file next to it or in /tmp
  *   .safetensors  F16, BF16, F32, F64
  *   .parquet      docs/formats.md; decoded pages take about 24 MiB, more if single pages are large
+ *   .csv .tsv     a column for each dimension; copied to such a file, as those of a .parquet are
  *   .fvecs .fbin .f16bin .u8bin .i8bin
  * The first four are recognised by their magic bytes in files without an extension.
  *
@@ -242,8 +242,8 @@ struct kf_data_options {
   const char *classes;
   /* Embeddings inside .safetensors and .npz; NULL: "embeddings", or the only 2-D array. The column
    * of .parquet files, "a.b" for one in a struct; NULL: "embedding", "embeddings", or the only one
-   * that holds lists of floats. "NAME:f32" and "NAME:f16": a column of bytes that are such
-   * numbers. */
+   * that holds lists of floats. "NAME:f32", "NAME:f16": a column of bytes that are such numbers. In
+   * tables: "NAME0", "NAME1", …, a column for each dimension; NULL: the only ones with numbers. */
   const char *tensor;
   /* Labels inside .safetensors and .npz; NULL: "labels" or, in an .npz, the only 1-D array of
    * integers or strings with an element per row, which is logged. Not together with label files. */
@@ -260,7 +260,7 @@ struct kf_data_options {
    * number is always a position; the first line is then a header if there is one line more than
    * there are rows. A text file with another extension is read as .csv. NULL: the only column.
    *
-   * Also the column of .parquet files, strings or integers, with rows in them or as label files;
+   * Also the column of tables with rows in them, and of .parquet label files, strings or integers;
    * NULL: "labels" or "label", which is logged, or the only one of a label file. For .npy files in
    * a folder `img_emb` next to a folder `metadata` of .parquet files, as clip-retrieval writes
    * them: the column of the latter, unless there are other labels. */
@@ -272,8 +272,8 @@ struct kf_data_options {
    * serves statistics, fits, evaluation and sweeps without neighbours; what needs all rows on every
    * rank is KF_ERR_ARG. 0: all ranks see the same files. */
   uint64_t own_files;
-  /* The column of .parquet files that holds ids, strings or integers; NULL: "id", "ids" or "key",
-   * if there is one; "": none. For .npy files in a folder `img_emb`, as label_column. */
+  /* The column of .parquet, .csv and .tsv files with ids, strings or integers; NULL: "id", "ids" or
+   * "key", if there is one; "": none. For .npy files in a folder `img_emb`, as label_column. */
   const char *id_column;
   uint64_t reserved[4];
 };

@@ -579,6 +579,25 @@ static kf_status codecs_scenario(kf_ctx *ctx) {
   return KF_OK;
 }
 
+/* A column for each dimension: .parquet, .csv with labels and ids, and .csv without. */
+static kf_status tables_scenario(kf_ctx *ctx) {
+  static const char *const parquet = KOOFU_SOURCE_DIR "/tests/golden/parquet_odd/columns.parquet";
+  char table[400];
+  snprintf(table, sizeof table, "%s/more/rows.csv", shard_folder);
+  kf_data_options options = {.label_column = "class", .id_column = "key"}, named = {.tensor = "x"};
+  const char *paths[] = {parquet, table, table};
+  const kf_data_options *all[] = {&options, NULL, &named};
+  for (int i = 0; i < 3; i++) {
+    AUTO(kf_data) *data = NULL;
+    float x[40 * 4];
+    char id[32];
+    KF_TRY(kf_data_open(ctx, &paths[i], 1, all[i], &data));
+    KF_TRY(kf_data_get(ctx, data, 0, kf_data_rows(data), x, NULL));
+    KF_TRY(kf_data_get_id(ctx, data, 3, id, sizeof id));
+  }
+  return KF_OK;
+}
+
 static FILE *create(char *path, const char *name) {
   snprintf(path, 300, "%s/%s", folder, name);
   FILE *file = fopen(path, "w");
@@ -657,6 +676,8 @@ static void make_shards(void) {
     fclose(file);
     put_text(i ? "labels/s_10.txt" : "labels/s_9.txt", "a\nb\n");
   }
+  put_text("more/rows.csv",
+           "id,label,x0,x1,price\np,a,1,-2,1\nq,b,1.5,7,1\nr,a,2,3,1\ns,a,2,1,1\n");
   put_text("t.csv", "path,label\n1,a\n2,\"b\"\n3,a\n4,b\n");
 }
 
@@ -705,7 +726,7 @@ static const scenario_row rows[] = {
     {"report", report_scenario, 1, 3},   {"device", device_scenario, 3, 3},
     {"index", index_scenario, 3, 3},     {"export", export_scenario, 1, 2},
     {"parquet", parquet_scenario, 1, 3}, {"codecs", codecs_scenario, 3, 3},
-    {"sweep", sweep_scenario, 3, 3},
+    {"sweep", sweep_scenario, 3, 3},     {"tables", tables_scenario, 1, 1},
 };
 enum { ROWS = sizeof rows / sizeof rows[0] };
 

@@ -51,7 +51,7 @@ TEST(permission) {
 }
 
 TEST(ending) {
-  assert_refused(write_text("a.csv", "1,2\n"), NULL, KF_ERR_DATA, "unknown file extension");
+  assert_refused(write_text("a.xyz", "1,2\n"), NULL, KF_ERR_DATA, "unknown file extension");
 }
 
 /* A label file that changes between opening and reading must not lead outside any array. */

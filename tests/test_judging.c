@@ -244,6 +244,7 @@ TEST(answers_by_truth) {
       {"row\tclass1\tcosine1\n6\tcat\t1\n", "line 2 answers row 6, but there are 6 rows"},
       {"row\tclass1\tcosine1\n99999999999999999999999\tcat\t1\n", "line 2 answers row"},
       {"row\tclass1\tcosine1\n1\tcat\t1\n1\tcat\t1\n", "line 3 answers row 1 again"},
+      {"row\tid\tclass1\tcosine1\n1\tx.jpg\n", "line 2 has no class"},
       {"row\tclass1\tcosine1\n", "none of the 6 rows can be scored: 6 are bad"},
   };
   for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {

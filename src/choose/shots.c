@@ -238,7 +238,7 @@ static kf_status check_options(shots_job *j) {
     return kf_fail(err, KF_ERR_ARG, "%u seeds were asked for; there must be 1 to %u", o->seeds,
                    MOST_SEEDS);
   if (!j->data->has_labels)
-    return kf_fail_row(err, j->data, KF_ALL_ROWS, KF_HINT_LABELS, "the rows have no labels");
+    return kf_fail_unlabelled(err, j->data, KF_HINT_LABELS, "the rows have no labels");
   KF_TRY(kf_data_refuse_mapped(j->data, err));
   KF_TRY(kf_data_refuse_mapped(j->test, err));
   KF_TRY(kf_origin_agree(&j->test->origin, &j->data->origin, err));

@@ -67,6 +67,14 @@ kf_status kf_fail_row(kf_err *err, const kf_data *data, uint64_t row, kf_hint hi
   return kf_fail_hint(err, KF_ERR_DATA, hint, "%s: %s", where, cause);
 }
 
+kf_status kf_fail_unlabelled(kf_err *err, const kf_data *data, kf_hint hint, const char *what) {
+  if (data->columns == NULL) return kf_fail_row(err, data, KF_ALL_ROWS, hint, "%s", what);
+  char where[KF_WHERE_SIZE];
+  data->where(data, KF_ALL_ROWS, where, sizeof where);
+  return kf_fail_hint(err, KF_ERR_DATA, KF_HINT_LABEL_COLUMN, "%s: %s; its columns are %s", where,
+                      what, data->columns);
+}
+
 static kf_status fail_bad(const kf_data *data, uint64_t row, const float *values, kf_err *err) {
   if (data->is_null != NULL && data->is_null(data, row))
     return kf_fail_row(err, data, row, KF_HINT_SKIP_BAD, "it is null");

@@ -375,7 +375,8 @@ struct kf_data {
    * can fetch all rows. Labels can be fetched anywhere. */
   const uint64_t *ends;
   uint32_t n_ends;
-  bool ids_elsewhere; /* rows have ids, but each rank knows only its own */
+  const char *columns; /* of a table without labels, for messages; NULL: none */
+  bool ids_elsewhere;  /* rows have ids, but each rank knows only its own */
   /* Rows [first, first + n) as they are in the file, unchecked, and their labels (>= KF_LABEL_NONE;
    * all KF_LABEL_NONE without labels). Either array may be NULL: not wanted. */
   kf_status (*fetch)(const kf_data *data, const kf_kernels *kernels, uint64_t first, uint64_t n,
@@ -411,6 +412,8 @@ kf_status kf_data_fetch(const kf_data *data, const kf_kernels *kernels, uint64_t
 /* KF_ERR_DATA: "FILE, row R: …", or "FILE: …" for KF_ALL_ROWS. */
 kf_status kf_fail_row(kf_err *err, const kf_data *data, uint64_t row, kf_hint hint,
                       const char *format, ...) __attribute__((format(printf, 5, 6)));
+/* "FILE: WHAT" or, for a table, also its columns, with KF_HINT_LABEL_COLUMN. */
+kf_status kf_fail_unlabelled(kf_err *err, const kf_data *data, kf_hint hint, const char *what);
 
 /* --- one pass over rows (pass.c) ----------------------------------------------------------- */
 

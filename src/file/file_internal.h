@@ -98,6 +98,37 @@ void kf_table_ahead(const kf_table *table, const kf_in *in, uint64_t first, uint
 kf_status kf_fvecs_open(kf_in *in, kf_table *table, const char *path, kf_err *err);
 kf_status kf_bin_open(kf_in *in, kf_table *table, const char *path, kf_err *err);
 
+/* --- files without a name (temporary.c) ------------------------------------------------------- */
+
+/* Opens one on the disk of `in`, which has room for it, or in /tmp. problem: of a failure. */
+kf_status kf_temporary_open(const kf_in *in, const char *problem, int *fd, kf_err *err);
+kf_status kf_temporary_write(const kf_in *in, const char *problem, int fd, const void *bytes,
+                             size_t n, kf_err *err);
+
+/* --- tables with a column for each dimension (columns.c, csv_rows.c) ----------------------- */
+
+typedef enum kf_table_column_use {
+  KF_TABLE_OTHER,
+  KF_TABLE_NUMBER, /* it can be a dimension */
+  KF_TABLE_TAKEN   /* labels, ids, or an index of rows */
+} kf_table_column_use;
+/* Usual names of columns, ending in NULL. */
+extern const char *const kf_usual_labels[], *const kf_usual_ids[];
+typedef struct kf_table_column {
+  const char *name;
+  const char *type; /* for display; may be empty */
+  kf_table_column_use use;
+} kf_table_column;
+/* Appends "'x0' to 'x7' (f32), 'class' (text)". */
+void kf_list_columns(const kf_table_column *fields, size_t n, kf_string *list);
+/* "FILE: WHAT; its columns are …" */
+kf_status kf_refuse_columns(const char *path, const kf_table_column *fields, size_t n, kf_hint hint,
+                            const char *what, kf_err *err);
+/* The columns of dimensions 0, 1, …: order[*dims], with room for n. stem: of their names, or
+ * NULL. */
+kf_status kf_choose_dims(const char *path, const kf_table_column *fields, size_t n,
+                         const char *stem, size_t *order, size_t *dims, kf_err *err);
+
 /* --- text, line by line (lines.c) ---------------------------------------------------------- */
 
 /* Copies n bytes, and adds a NUL. NULL: out of memory. */
@@ -205,6 +236,10 @@ kf_status kf_labels_open(kf_labels *labels, const char *path, const char *column
                          struct kf_pq_cache *cache, kf_err *err);
 /* Labels in a .npy, which is taken over even on failure. */
 kf_status kf_labels_open_npy(kf_labels *labels, kf_npy *npy, kf_err *err);
+/* ',' or, for .tsv, a tab (label_table.c). */
+char kf_table_separator(const char *path);
+/* The position of a column, from 1, if `column` is a number; 0: it is a name. */
+size_t kf_table_position(const char *column);
 /* Finds the label column and whether there is a header, in an open table (label_table.c). */
 kf_status kf_labels_open_table(kf_labels *labels, const char *column, uint64_t rows, kf_err *err);
 /* Labels in a tensor of a data file. */
@@ -328,10 +363,11 @@ typedef struct kf_shard {
   bool mapped;    /* rows of a gallery that went through its map */
   bool is_change; /* rows added to the gallery before it */
   bool guessed; /* its labels are an array that was not asked for, but is the only one that fits */
-  char label_column[64]; /* name of their .parquet column, for notes */
+  char label_column[64]; /* name of their column in a table, for notes */
+  char *columns;         /* of a table without labels, for messages; NULL: none */
   kf_origin origin;
   uint64_t made_with;  /* KF_MADE_WITH; 0: none */
-  kf_in beside;        /* another file with its ids; path NULL: none */
+  kf_in beside;        /* another file with its ids or labels; path NULL: none */
   kf_changes *changes; /* changes of a gallery; NULL: none */
 } kf_shard;
 /* Opens a data file. *names (may be NULL) gets the class names inside. Close the shard even after a
@@ -343,6 +379,14 @@ kf_status kf_shard_open_npy(kf_shard *shard, kf_npy *npy, kf_err *err);
 /* The rows of a change of a gallery, whose file is taken over. labels: they are wanted. */
 kf_status kf_shard_open_change(kf_shard *shard, const kf_shard *gallery, kf_change *change,
                                bool labels, kf_err *err);
+/* The rows of a table of text, which are copied (csv_rows.c). */
+kf_status kf_csv_open_rows(kf_shard *shard, const char *path, const kf_data_options *options,
+                           kf_err *err);
+/* Keeps the columns of a file without labels, for messages (columns.c). */
+kf_status kf_shard_list_columns(kf_shard *shard, const kf_table_column *fields, size_t n,
+                                kf_err *err);
+/* Moves a shard to another place. */
+void kf_shard_move(kf_shard *from, kf_shard *to);
 void kf_shard_close(kf_shard *shard);
 
 typedef struct kf_files {

@@ -91,12 +91,6 @@ static kf_status append_shard(kf_files *files, const char *path, const char *bes
 
 /* --- galleries with changes ---------------------------------------------------------------- */
 
-static void move_shard(kf_shard *from, kf_shard *to) {
-  *to = *from;
-  if (from->labels.in == &from->in) to->labels.in = &to->in;
-  *from = (kf_shard){.in = {.fd = -1}};
-}
-
 /* Appends the changes of a gallery that add rows. Their files are taken over. */
 static kf_status append_changes(kf_files *files, const kf_shard *gallery, kf_err *err) {
   bool any = files->base.origin.any;
@@ -127,7 +121,7 @@ static kf_status append_all_changes(kf_files *files, kf_err *err) {
   kf_status status = KF_OK;
   for (size_t i = 0; i < n; i++) {
     kf_shard *shard = &all[files->n_shards++];
-    move_shard(&given[i], shard);
+    kf_shard_move(&given[i], shard);
     if (status == KF_OK && shard->changes != NULL) status = append_changes(files, shard, err);
   }
   kf_free(given);
@@ -373,6 +367,7 @@ static kf_status open_files(kf_files *files, const kf_paths *paths, const kf_pat
     return kf_fail(err, KF_ERR_ARG, "%s: class names were given, but there are no labels to name",
                    options->classes);
   kf_names_clear(&files->base.names);
+  files->base.columns = files->shards[0].columns;
   return KF_OK;
 }
 

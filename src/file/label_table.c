@@ -23,10 +23,9 @@ typedef struct header {
 
 enum { LISTED = 40 }; /* columns in a message */
 
-static char separator_of(const char *path) { return kf_ends_with(path, ".tsv") ? '\t' : ','; }
+char kf_table_separator(const char *path) { return kf_ends_with(path, ".tsv") ? '\t' : ','; }
 
-/* The position, from 1, if `column` is a number; 0: it is a name. */
-static size_t position_of(const char *column) {
+size_t kf_table_position(const char *column) {
   size_t value = 0;
   for (const char *digit = column; *digit != '\0'; digit++) {
     if (*digit < '0' || *digit > '9') return 0;
@@ -61,7 +60,7 @@ static kf_status read_header(kf_csv *csv, const char *name, header *h, kf_err *e
 
 static kf_status find_column(kf_labels *labels, const char *column, const header *h, kf_err *err) {
   const char *path = labels->own.path;
-  size_t position = column != NULL ? position_of(column) : 0;
+  size_t position = column != NULL ? kf_table_position(column) : 0;
   labels->columns = h->n;
   labels->header = column != NULL && position == 0;
   labels->column = labels->header ? h->found : position > 0 ? position - 1 : 0;
@@ -116,7 +115,7 @@ static kf_status find_header(kf_labels *labels, kf_csv *csv, header *h, uint64_t
 
 static kf_status open_table(kf_labels *labels, const char *column, uint64_t rows, kf_csv *csv,
                             header *h, kf_err *err) {
-  const char *name = column != NULL && position_of(column) == 0 ? column : NULL;
+  const char *name = column != NULL && kf_table_position(column) == 0 ? column : NULL;
   kf_csv_start(csv, &labels->own, labels->separator, (kf_mark){0});
   KF_TRY(read_header(csv, name, h, err));
   KF_TRY(find_column(labels, column, h, err));
@@ -126,7 +125,7 @@ static kf_status open_table(kf_labels *labels, const char *column, uint64_t rows
 kf_status kf_labels_open_table(kf_labels *labels, const char *column, uint64_t rows, kf_err *err) {
   kf_csv csv;
   header h = {0};
-  labels->separator = separator_of(labels->own.path);
+  labels->separator = kf_table_separator(labels->own.path);
   kf_status status = open_table(labels, column, rows, &csv, &h, err);
   kf_string_clear(&h.list);
   return status;
@@ -138,7 +137,7 @@ static kf_status describe(const kf_in *in, kf_name_set *columns, uint64_t *recor
   kf_csv csv;
   const char *text;
   size_t length, n = 0;
-  kf_csv_start(&csv, in, separator_of(in->path), (kf_mark){0});
+  kf_csv_start(&csv, in, kf_table_separator(in->path), (kf_mark){0});
   for (bool last = false; !last; n++) {
     KF_TRY(kf_csv_field(&csv, &text, &length, &last, err));
     int32_t number;

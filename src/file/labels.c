@@ -38,9 +38,18 @@ kf_status kf_labels_open_npy(kf_labels *labels, kf_npy *npy, kf_err *err) {
   return KF_OK;
 }
 
-/* Opens text. It is a table by its extension, or because a column is asked for. */
+static kf_status refuse_kind(const char *path, kf_err *err) {
+  return kf_fail(
+      err, KF_ERR_ARG,
+      "%s: a label file is .npy, .npz, .parquet, .csv, .tsv or text with one label per line", path);
+}
+
+/* Opens text. It is a table by its extension, or because a column is asked for. JSON would pass
+ * for text, with a class for each of its lines. */
 static kf_status open_text(kf_labels *labels, const char *path, const char *column, uint64_t rows,
                            kf_err *err) {
+  if (kf_ends_with(path, ".json") || kf_ends_with(path, ".jsonl") || kf_ends_with(path, ".ndjson"))
+    return refuse_kind(path, err);
   KF_TRY(kf_in_open(&labels->own, path, err));
   labels->in = &labels->own;
   labels->kind = KF_LABELS_LINES;
@@ -63,11 +72,7 @@ kf_status kf_labels_open(kf_labels *labels, const char *path, const char *column
   case KF_FORMAT_PARQUET: return kf_parquet_open_labels(labels, path, column, cache, err);
   case KF_FORMAT_TABLE:
   case KF_FORMAT_OTHER: return open_text(labels, path, column, rows, err);
-  default:
-    return kf_fail(
-        err, KF_ERR_ARG,
-        "%s: a label file is .npy, .npz, .parquet, .csv, .tsv or text with one label per line",
-        path);
+  default: return refuse_kind(path, err);
   }
 }
 

@@ -168,8 +168,8 @@ static void set_kind(kf_pq_leaf *leaf, const element *e) {
            : leaf->most_rep > 1 ? "lists of lists of "
                                 : "",
            what);
-  bool wrong = leaf->kind == KF_PQ_ROWS ? !list : leaf->most_rep > 0;
-  if (wrong) leaf->kind = KF_PQ_OTHER;
+  if (leaf->kind == KF_PQ_ROWS && leaf->most_rep == 0) leaf->kind = KF_PQ_FLOATS;
+  if (leaf->kind == KF_PQ_ROWS ? !list : leaf->most_rep > 0) leaf->kind = KF_PQ_OTHER;
 }
 
 static kf_status add_leaf(schema_walk *w, const element *e, const place *at) {
@@ -332,18 +332,34 @@ const char *kf_pq_meta(const kf_pq *pq, const char *key) {
   return NULL;
 }
 
+static bool is_any(const char *name, const char *const *names) {
+  for (; *names != NULL; names++)
+    if (strcmp(name, *names) == 0) return true;
+  return false;
+}
+
+kf_status kf_pq_table(const kf_pq *pq, const char *const *taken, kf_table_column **out,
+                      kf_err *err) {
+  kf_table_column *fields = *out = kf_alloc(pq->n_leaves, sizeof *fields);
+  if (fields == NULL) return kf_fail_memory(err);
+  for (size_t i = 0; i < pq->n_leaves; i++) {
+    const kf_pq_leaf *leaf = &pq->leaves[i];
+    bool number = leaf->kind == KF_PQ_FLOATS || leaf->kind == KF_PQ_INTEGERS;
+    bool used = is_any(leaf->name, taken) || kf_starts_with(leaf->name, "__index_level_");
+    fields[i] = (kf_table_column){.name = leaf->name,
+                                  .type = leaf->type,
+                                  .use = used     ? KF_TABLE_TAKEN
+                                         : number ? KF_TABLE_NUMBER
+                                                  : KF_TABLE_OTHER};
+  }
+  return KF_OK;
+}
+
 kf_status kf_pq_refuse(const kf_pq *pq, kf_hint hint, const char *what, kf_err *err) {
-  enum { LISTED = 20 };
-  kf_string list = {0};
-  for (size_t i = 0; i < pq->n_leaves && i < LISTED; i++)
-    kf_string_addf(&list, "%s'%.64s' (%s)", i > 0 ? ", " : "", pq->leaves[i].name,
-                   pq->leaves[i].type);
-  if (pq->n_leaves > LISTED) kf_string_addf(&list, ", …");
-  kf_status status = list.failed
-                         ? kf_fail_memory(err)
-                         : kf_fail_hint(err, KF_ERR_DATA, hint, "%s: %s; its columns are %s",
-                                        pq->in->path, what, list.data);
-  kf_string_clear(&list);
+  kf_table_column *fields;
+  KF_TRY(kf_pq_table(pq, (const char *const[]){NULL}, &fields, err));
+  kf_status status = kf_refuse_columns(pq->in->path, fields, pq->n_leaves, hint, what, err);
+  kf_free(fields);
   return status;
 }
 

@@ -43,6 +43,7 @@ enum {
 typedef enum kf_pq_kind {
   KF_PQ_OTHER,
   KF_PQ_ROWS,     /* lists of floats */
+  KF_PQ_FLOATS,   /* one float in each row */
   KF_PQ_INTEGERS, /* of at most 64 bits */
   KF_PQ_TEXT,
   KF_PQ_RAW /* bytes; rows of floats if the caller says so */
@@ -81,6 +82,10 @@ void kf_pq_close(kf_pq *pq);
 /* By name or path; NULL: there is none. */
 const kf_pq_leaf *kf_pq_find(const kf_pq *pq, const char *name);
 const char *kf_pq_meta(const kf_pq *pq, const char *key); /* NULL: absent */
+/* Its columns, [n_leaves], to be freed with kf_free. taken: names of some that are no dimensions,
+ * ending in NULL. */
+kf_status kf_pq_table(const kf_pq *pq, const char *const *taken, kf_table_column **out,
+                      kf_err *err);
 /* "FILE: WHAT; its columns are 'a' (list of f32), 'b' (text)" */
 kf_status kf_pq_refuse(const kf_pq *pq, kf_hint hint, const char *what, kf_err *err);
 
@@ -195,6 +200,11 @@ void kf_pq_cache_forget(kf_pq_cache *cache, const struct kf_pq_column *column);
 
 /* The names of a class column, as Hugging Face datasets store them (huggingface.c); none: n = 0. */
 kf_status kf_hf_names(const kf_pq *pq, const char *column, kf_names *names, kf_err *err);
+
+/* Copies a column for each dimension (parquet_dims.c). Afterwards pq is read from shard->beside.
+ * stem, taken: see kf_choose_dims and kf_pq_table. */
+kf_status kf_parquet_open_dims(struct kf_shard *shard, kf_pq *pq, const char *stem,
+                               const char *const *taken, kf_pq_cache *cache, kf_err *err);
 
 /* --- columns (parquet_column.c) ------------------------------------------------------------ */
 

@@ -226,7 +226,10 @@ static kf_status open_column(kf_pq_column *c, const kf_pq *pq, const kf_pq_leaf 
   KF_TRY(walk_chunks(c, chunks, err));
   if (c->rows == 0) return kf_fail_file(err, c->in->path, "the file has no rows");
   if (c->raw) return find_raw_dim(c, err);
-  return leaf->kind == KF_PQ_ROWS ? find_rows(c, err) : KF_OK;
+  if (leaf->kind == KF_PQ_ROWS) return find_rows(c, err);
+  c->dim = leaf->kind == KF_PQ_FLOATS;
+  for (uint32_t g = 0; g < c->n_groups; g++) c->groups[g].regular = c->dim > 0; /* lists of one */
+  return KF_OK;
 }
 
 kf_status kf_pq_column_open(const kf_pq *pq, const kf_pq_leaf *leaf, kf_type raw, const kf_in *in,

@@ -36,8 +36,7 @@ static kf_status find_asked_rows(const kf_pq *pq, const char *name, const kf_pq_
       return KF_OK;
     }
   }
-  if (*out == NULL) return find_named(pq, name, out, err);
-  if ((*out)->kind == KF_PQ_ROWS) return KF_OK;
+  if (*out == NULL || (*out)->kind == KF_PQ_ROWS) return KF_OK;
   if ((*out)->kind == KF_PQ_RAW)
     snprintf(what, sizeof what,
              "column '%.64s' has bytes; name it '%.20s:f32' or '%.20s:f16' to give their type",
@@ -47,6 +46,7 @@ static kf_status find_asked_rows(const kf_pq *pq, const char *name, const kf_pq_
   return kf_pq_refuse(pq, KF_HINT_NONE, what, err);
 }
 
+/* NULL: there may be a column for each dimension. */
 static kf_status find_rows(const kf_pq *pq, const char *name, const kf_pq_leaf **out, kf_type *raw,
                            kf_err *err) {
   static const char *const usual[] = {"embedding", KF_TENSOR_ROWS};
@@ -61,10 +61,8 @@ static kf_status find_rows(const kf_pq *pq, const char *name, const kf_pq_leaf *
     *out = &pq->leaves[i];
     n++;
   }
-  if (n == 1) return KF_OK;
-  return kf_pq_refuse(
-      pq, KF_HINT_TENSOR,
-      n > 0 ? "several columns are lists of floats" : "no column is a list of floats", err);
+  if (n < 2) return KF_OK;
+  return kf_pq_refuse(pq, KF_HINT_TENSOR, "several columns are lists of floats", err);
 }
 
 static bool is_text_or_integers(const kf_pq_leaf *leaf) {
@@ -93,9 +91,6 @@ static kf_status find_text_or_integers(const kf_pq *pq, const char *name, const 
   return KF_OK;
 }
 
-static const char *const usual_labels[] = {KF_TENSOR_LABELS, "label", NULL};
-static const char *const usual_ids[] = {"id", "ids", "key", NULL};
-
 /* --- labels -------------------------------------------------------------------------------- */
 
 static kf_status use_labels(kf_labels *labels, const kf_pq *pq, const kf_pq_leaf *leaf,
@@ -112,7 +107,7 @@ static kf_status use_labels(kf_labels *labels, const kf_pq *pq, const kf_pq_leaf
 static kf_status find_labels(const kf_pq *pq, const char *name, const kf_pq_leaf **out,
                              kf_err *err) {
   size_t n = 0;
-  KF_TRY(find_text_or_integers(pq, name, usual_labels, "labels", out, err));
+  KF_TRY(find_text_or_integers(pq, name, kf_usual_labels, "labels", out, err));
   if (*out != NULL) return KF_OK;
   for (size_t i = 0; i < pq->n_leaves; i++) {
     if (!is_text_or_integers(&pq->leaves[i])) continue;
@@ -222,7 +217,7 @@ kf_status kf_parquet_open_ids(kf_shard *shard, const char *path, const char *col
   const kf_pq_leaf *leaf;
   KF_TRY(kf_in_open(&shard->beside, path, err));
   kf_status status = kf_pq_open(&pq, &shard->beside, err);
-  if (status == KF_OK) status = find_text_or_integers(&pq, column, usual_ids, "ids", &leaf, err);
+  if (status == KF_OK) status = find_text_or_integers(&pq, column, kf_usual_ids, "ids", &leaf, err);
   if (status == KF_OK) status = use_ids(shard, &pq, leaf, &shard->beside, cache, err);
   kf_pq_close(&pq);
   return status;
@@ -235,16 +230,28 @@ static bool is_koofu_file(const kf_pq *pq) {
   return format != NULL && strcmp(format, "koofu.dataset") == 0;
 }
 
+static const char *label_asked(const kf_data_options *o) {
+  return o->label_column != NULL ? o->label_column : o->label_tensor;
+}
+
+static kf_status list_columns(kf_shard *shard, const kf_pq *pq, kf_err *err) {
+  kf_table_column *fields;
+  KF_TRY(kf_pq_table(pq, (const char *const[]){NULL}, &fields, err));
+  kf_status status = kf_shard_list_columns(shard, fields, pq->n_leaves, err);
+  kf_free(fields);
+  return status;
+}
+
 static kf_status use_inner_labels(kf_shard *shard, const kf_pq *pq, const kf_data_options *options,
                                   kf_pq_cache *cache, kf_names *names, kf_err *err) {
   const kf_pq_leaf *leaf;
+  const char *asked = label_asked(options);
   if (options->inner_labels == KF_OFF || options->n_labels > 0) return KF_OK;
-  const char *asked = options->label_column != NULL ? options->label_column : options->label_tensor;
-  KF_TRY(find_text_or_integers(pq, asked, usual_labels, "labels", &leaf, err));
-  if (leaf == NULL) return KF_OK;
+  KF_TRY(find_text_or_integers(pq, asked, kf_usual_labels, "labels", &leaf, err));
+  if (leaf == NULL) return list_columns(shard, pq, err);
   shard->guessed = asked == NULL;
   snprintf(shard->label_column, sizeof shard->label_column, "%.63s", leaf->name);
-  KF_TRY(use_labels(&shard->labels, pq, leaf, &shard->in, cache, err));
+  KF_TRY(use_labels(&shard->labels, pq, leaf, pq->in, cache, err));
   bool numbers = shard->labels.kind == KF_LABELS_INTEGERS;
   return numbers && names != NULL && !is_koofu_file(pq) ? kf_hf_names(pq, leaf->name, names, err)
                                                         : KF_OK;
@@ -260,21 +267,41 @@ static kf_status use_meta(kf_shard *shard, const kf_pq *pq, kf_names *names, kf_
                        : KF_OK;
 }
 
-static kf_status use_rows(kf_shard *shard, const kf_pq *pq, const kf_data_options *options,
-                          kf_pq_cache *cache, kf_names *names, kf_err *err) {
+/* A column of lists or bytes. */
+static kf_status use_lists(kf_shard *shard, const kf_pq *pq, const kf_pq_leaf *leaf, kf_type raw,
+                           kf_pq_cache *cache, kf_err *err) {
   kf_table *table = &shard->table;
+  KF_TRY(kf_pq_column_open(pq, leaf, raw, &shard->in, cache, &table->column, err));
+  table->type = table->column->leaf.element;
+  table->layout = KF_LAYOUT_PARQUET;
+  return kf_table_size(table, shard->in.path, table->column->rows, table->column->dim, err);
+}
+
+static kf_status use_columns(kf_shard *shard, kf_pq *pq, const kf_data_options *options,
+                             kf_pq_cache *cache, kf_err *err) {
+  const char *taken[8], *label = label_asked(options);
+  size_t n = 0;
+  if (label != NULL) taken[n++] = label;
+  if (options->id_column != NULL) taken[n++] = options->id_column;
+  for (const char *const *name = kf_usual_labels; *name != NULL; name++) taken[n++] = *name;
+  for (const char *const *name = kf_usual_ids; *name != NULL; name++) taken[n++] = *name;
+  taken[n] = NULL;
+  return kf_parquet_open_dims(shard, pq, options->tensor, taken, cache, err);
+}
+
+static kf_status use_rows(kf_shard *shard, kf_pq *pq, const kf_data_options *options,
+                          kf_pq_cache *cache, kf_names *names, kf_err *err) {
   const kf_pq_leaf *leaf;
   kf_type raw = KF_TYPE_OTHER;
   KF_TRY(find_rows(pq, options->tensor, &leaf, &raw, err));
-  KF_TRY(kf_pq_column_open(pq, leaf, raw, &shard->in, cache, &table->column, err));
-  KF_TRY(kf_table_size(table, shard->in.path, table->column->rows, table->column->dim, err));
-  table->type = table->column->leaf.element;
-  table->layout = KF_LAYOUT_PARQUET;
+  KF_TRY(leaf != NULL ? use_lists(shard, pq, leaf, raw, cache, err)
+                      : use_columns(shard, pq, options, cache, err));
   KF_TRY(use_inner_labels(shard, pq, options, cache, names, err));
   bool no_ids = options->id_column != NULL && options->id_column[0] == '\0';
   leaf = NULL;
-  if (!no_ids) KF_TRY(find_text_or_integers(pq, options->id_column, usual_ids, "ids", &leaf, err));
-  if (leaf != NULL) KF_TRY(use_ids(shard, pq, leaf, &shard->in, cache, err));
+  if (!no_ids)
+    KF_TRY(find_text_or_integers(pq, options->id_column, kf_usual_ids, "ids", &leaf, err));
+  if (leaf != NULL) KF_TRY(use_ids(shard, pq, leaf, pq->in, cache, err));
   return use_meta(shard, pq, names, err);
 }
 

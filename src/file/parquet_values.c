@@ -406,7 +406,7 @@ static kf_status decode(reader *r, const kf_pq_shape *shape) {
   r->rest = (kf_pq_span){bytes, bytes + r->page->size};
   r->out->n = r->n = r->page->n;
   if (r->page->version > 0) KF_TRY(decode_levels(r, shape));
-  if (r->leaf->kind == KF_PQ_ROWS) return decode_floats(r);
+  if (r->leaf->kind == KF_PQ_ROWS || r->leaf->kind == KF_PQ_FLOATS) return decode_floats(r);
   return r->leaf->kind == KF_PQ_INTEGERS ? decode_integers(r) : decode_texts(r);
 }
 

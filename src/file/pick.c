@@ -103,6 +103,7 @@ kf_status kf_data_new_pick(const kf_data *from, const uint64_t *rows, uint64_t n
   p->data = (kf_data){.rows = n,
                       .dim = from->dim,
                       .has_labels = from->has_labels,
+                      .columns = from->columns,
                       .n_classes = from->n_classes,
                       .skip_bad = from->skip_bad,
                       .mapped = from->mapped,

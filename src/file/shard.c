@@ -167,7 +167,7 @@ static kf_status refuse_ending(const char *path, kf_err *err) {
                         ".safetensors or .parquet");
   return kf_fail_hint(err, KF_ERR_DATA, kf_is_picture(path) ? KF_HINT_PICTURES : KF_HINT_NONE,
                       "%s: unknown file extension; koofu reads .npy, .npz, .safetensors, .parquet, "
-                      ".fvecs, .fbin, .f16bin, .u8bin and .i8bin",
+                      ".csv, .tsv, .fvecs, .fbin, .f16bin, .u8bin and .i8bin",
                       path);
 }
 
@@ -182,12 +182,30 @@ kf_status kf_shard_open(kf_shard *shard, const char *path, const kf_data_options
   case KF_FORMAT_NPZ: return kf_npz_open_rows(shard, path, options, err);
   case KF_FORMAT_FVECS: return kf_fvecs_open(&shard->in, &shard->table, path, err);
   case KF_FORMAT_BIN: return kf_bin_open(&shard->in, &shard->table, path, err);
+  case KF_FORMAT_TABLE: return kf_csv_open_rows(shard, path, options, err);
   case KF_FORMAT_PARQUET: return kf_parquet_open_rows(shard, path, options, cache, names, err);
   default: return refuse_ending(path, err);
   }
 }
 
+/* Points to the file of the other shard, if it pointed to that of the first. */
+static void move_in(const kf_in **in, kf_shard *from, kf_shard *to) {
+  if (*in == &from->in) *in = &to->in;
+  if (*in == &from->beside) *in = &to->beside;
+  if (*in == &from->labels.own) *in = &to->labels.own;
+}
+
+void kf_shard_move(kf_shard *from, kf_shard *to) {
+  *to = *from;
+  kf_pq_column *const columns[] = {to->table.column, to->ids.column, to->labels.column_in};
+  for (size_t i = 0; i < sizeof columns / sizeof *columns; i++)
+    if (columns[i] != NULL) move_in(&columns[i]->in, from, to);
+  move_in(&to->labels.in, from, to);
+  *from = (kf_shard){.in = {.fd = -1}};
+}
+
 void kf_shard_close(kf_shard *shard) {
+  kf_free(shard->columns);
   if (shard->changes != NULL) kf_changes_close(shard->changes);
   kf_free(shard->changes);
   kf_labels_close(&shard->labels);

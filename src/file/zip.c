@@ -11,7 +11,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -308,67 +307,10 @@ static kf_status inflate_next(inflater *f, unsigned char *bytes, size_t n, size_
   return KF_OK;
 }
 
-/* Creates a file and deletes its name. Signals are blocked, so that only SIGKILL can leave it
- * behind. -1: impossible. */
-static int open_and_delete(char *path) {
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  int fd = mkostemp(path, O_CLOEXEC);
-  bool named = fd >= 0 && unlink(path) != 0 && errno != ENOENT;
-  int code = errno;
-  pthread_sigmask(SIG_SETMASK, &before, NULL);
-  if (named) close(fd);
-  errno = code;
-  return named ? -1 : fd;
-}
-
-/* Opens a file without a name, so that nothing is left behind. -1: impossible there. */
-static int open_unnamed(const char *folder) {
-  int fd;
-  do fd = open(folder, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
-  while (fd < 0 && errno == EINTR);
-  /* File systems and kernels without such files report one of these. */
-  if (fd >= 0 || (errno != EOPNOTSUPP && errno != EISDIR && errno != EINVAL)) return fd;
-  char *path = kf_path_join(folder, ".koofu-XXXXXX");
-  if (path != NULL) fd = open_and_delete(path);
-  int code = path != NULL ? errno : ENOMEM;
-  kf_free(path);
-  errno = code;
-  return fd;
-}
-
-/* The disk of the archive has room for such files; /tmp may be memory. */
-static kf_status open_temporary(const kf_zip *zip, int *fd, kf_err *err) {
-  char *folder = kf_strdup(zip->in.path);
-  if (folder == NULL) return kf_fail_memory(err);
-  char *slash = strrchr(folder, '/');
-  if (slash != NULL) slash[1] = '\0';
-  *fd = open_unnamed(slash != NULL ? folder : "./");
-  kf_free(folder);
-  if (*fd < 0) *fd = open_unnamed("/tmp/");
-  if (*fd >= 0) return KF_OK;
-  return kf_fail_errno(err, zip->in.path,
-                       "its arrays are compressed, and there is no place to unpack them "
-                       "(numpy.savez does not compress)",
-                       errno);
-}
-
-static kf_status write_all(const kf_zip *zip, int fd, const unsigned char *bytes, size_t n,
-                           kf_err *err) {
-  while (n > 0) {
-    ssize_t written = write(fd, bytes, n);
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0)
-      return kf_fail_errno(
-          err, zip->in.path,
-          "its arrays are compressed and cannot be unpacked (numpy.savez does not compress)",
-          errno);
-    bytes += written;
-    n -= (size_t)written;
-  }
-  return KF_OK;
-}
+static const char no_place[] = "its arrays are compressed, and there is no place to unpack them "
+                               "(numpy.savez does not compress)";
+static const char not_written[] =
+    "its arrays are compressed and cannot be unpacked (numpy.savez does not compress)";
 
 static kf_status unpack_all(inflater *f, int fd, kf_err *err) {
   kf_crc c;
@@ -377,7 +319,7 @@ static kf_status unpack_all(inflater *f, int fd, kf_err *err) {
     KF_TRY(inflate_next(f, f->out, CHUNK, &got, err));
     if (f->done > f->member->size) break;
     kf_crc_add(&c, f->out, got);
-    KF_TRY(write_all(f->zip, fd, f->out, got, err));
+    KF_TRY(kf_temporary_write(&f->zip->in, not_written, fd, f->out, got, err));
   }
   if (f->done != f->member->size || f->left > 0 || f->z.avail_in > 0)
     return bad_member(f->zip, f->member, "does not have the size that the directory gives", err);
@@ -387,7 +329,7 @@ static kf_status unpack_all(inflater *f, int fd, kf_err *err) {
 static kf_status unpack(const kf_zip *zip, const kf_zip_member *m, int *fd, kf_err *err) {
   inflater f;
   KF_TRY(start(&f, zip, m, err));
-  kf_status status = open_temporary(zip, fd, err);
+  kf_status status = kf_temporary_open(&zip->in, no_place, fd, err);
   if (status == KF_OK) status = unpack_all(&f, *fd, err);
   inflateEnd(&f.z);
   if (status != KF_OK && *fd >= 0) {

@@ -40,8 +40,7 @@ static kf_status check_rows(const kf_data *data, uint64_t rows, const kf_truth *
                         (unsigned long long)truth->rows, (unsigned long long)rows);
   if (truth != NULL && data != NULL) KF_TRY(kf_data_refuse_doubt(data, truth->path, err));
   if (truth == NULL && data != NULL && !data->has_labels)
-    return kf_fail_row(err, data, KF_ALL_ROWS, KF_HINT_LABELS,
-                       "the rows have no labels to compare with");
+    return kf_fail_unlabelled(err, data, KF_HINT_LABELS, "the rows have no labels to compare with");
   return KF_OK;
 }
 

@@ -42,6 +42,7 @@ typedef struct answers {
   uint32_t n_classes;    /* of labels or truth */
   const kf_names *names; /* of labels or truth; n = 0: numbers */
   kf_dict *map;          /* of the names */
+  bool ids;              /* the second column is the id of the row */
   int32_t *answer;       /* [rows] class of labels or truth, NO_CLASS or NO_LINE */
   kf_string name;        /* without escapes */
   kf_judge judge;
@@ -70,15 +71,20 @@ static kf_status read_class(answers *a, uint64_t line, const char *text, size_t 
   return KF_OK;
 }
 
+static bool begins_with(const char *text, size_t length, const char *header) {
+  size_t n = strlen(header);
+  return length > n && memcmp(text, header, n) == 0;
+}
+
 static kf_status answer_line(void *argument, uint64_t line, const char *text, size_t length,
                              kf_err *err) {
-  static const char header[] = "row\tclass1\t";
   answers *a = argument;
   if (line == 1) {
-    if (length > sizeof header - 1 && memcmp(text, header, sizeof header - 1) == 0) return KF_OK;
+    a->ids = begins_with(text, length, "row\tid\tclass1\t");
+    if (a->ids || begins_with(text, length, "row\tclass1\t")) return KF_OK;
     return kf_fail_file(err, a->path,
                         "this is not a table of answers: its first line does not begin with the "
-                        "columns 'row' and 'class1'");
+                        "columns 'row' and 'class1' between tabs");
   }
   const char *tab = memchr(text, '\t', length);
   uint64_t row;
@@ -91,6 +97,8 @@ static kf_status answer_line(void *argument, uint64_t line, const char *text, si
                         line, row, a->rows);
   if (a->answer[row] != NO_LINE)
     return kf_fail_file(err, a->path, "line %" PRIu64 " answers row %" PRIu64 " again", line, row);
+  if (a->ids) tab = memchr(tab + 1, '\t', length - (size_t)(tab + 1 - text));
+  if (tab == NULL) return kf_fail_file(err, a->path, "line %" PRIu64 " has no class", line);
   const char *class = tab + 1;
   size_t left = length - (size_t)(class - text);
   const char *end = memchr(class, '\t', left);

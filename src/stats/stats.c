@@ -165,7 +165,7 @@ static kf_status new_for(kf_ctx *ctx, const kf_data *data, const kf_stats_option
   kf_err *err = &ctx->err;
   KF_TRY(kf_check_reserved(o->reserved, sizeof o->reserved, "kf_stats_new_from_data", err));
   if (!data->has_labels)
-    return kf_fail_row(err, data, KF_ALL_ROWS, KF_HINT_LABEL_TENSOR, "the rows have no labels");
+    return kf_fail_unlabelled(err, data, KF_HINT_LABEL_TENSOR, "the rows have no labels");
   if (data->n_classes == 0) return fail_without_label(data, err);
   bool normalize = o->normalize != KF_OFF;
   int exponent = normalize ? KF_FIXED_BITS : o->exponent;
@@ -387,7 +387,7 @@ kf_status kf_check_statistics_of(const kf_stats *stats, const kf_data *data, kf_
   KF_TRY(kf_data_refuse_mapped(data, err));
   KF_TRY(kf_origin_agree(&data->origin, &stats->origin, err));
   if (!data->has_labels)
-    return kf_fail_row(err, data, KF_ALL_ROWS, KF_HINT_LABELS, "the rows have no labels");
+    return kf_fail_unlabelled(err, data, KF_HINT_LABELS, "the rows have no labels");
   bool bad = data->skip_bad; /* there may be fewer rows */
   if (stats->dim != data->dim || stats->n_classes != data->n_classes ||
       !kf_names_equal(&stats->names, &data->names) ||

@@ -43,8 +43,7 @@ def mapped(box, *words):
 
 def answers(box, *words):
     """[{class: (score, probability or None)}] of the queries."""
-    lines = box.works("classify", "m.safetensors", "q.npy", "--json", "--top", 3, *words).out.splitlines()
-    found = [json.loads(line) for line in lines]
+    found = json.loads(box.works("classify", "m.safetensors", "q.npy", "--json", "--top", 3, *words).out)["answers"]
     return [{k: (s, p) for k, s, p in zip(f["classes"], f["scores"], f.get("probabilities", [None] * 3))} for f in found]
 
 

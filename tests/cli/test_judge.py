@@ -158,8 +158,8 @@ def unknown_rows(box):
     equal((result["n_known"], result["n_unknown"]), (60, 40), "rows")
 
     def best(name):
-        lines = box.works("classify", "m.safetensors", name, "--top", 1, "--json").out.splitlines()
-        return [json.loads(line)["scores"][0] for line in lines]
+        answers = json.loads(box.works("classify", "m.safetensors", name, "--top", 1, "--json").out)["answers"]
+        return [answer["scores"][0] for answer in answers]
     known, unknown = best("x.safetensors"), best("u.npy")
     pairs = sum((a > b) + (a == b) / 2 for a in known for b in unknown)
     check(abs(result["auroc"] - pairs / 2400) < 1e-12, f"AUROC {result['auroc']}, by the book {pairs / 2400}")

@@ -56,8 +56,7 @@ def onto_an_input(box):
                   ["add-class", "m.safetensors", "new", "x.safetensors", "-o", "soft.safetensors"],
                   ["stats", "x.npy", "--labels", "y.txt", "-o", "y.txt"],
                   ["stats", "x.npy", "--labels", "y.txt", "--classes", "names.txt", "-o", "names.txt"],
-                  ["stats", "x.npy", "--labels", "y*.txt", "-o", "y.txt"],
-                  ["transform", "m.safetensors", "x.npy", "--labels", "y*.txt", "-o", "y.txt"]):
+                  ["classify", "m.safetensors", "x.npy", "--labels", "y*.txt", "-o", "y.txt"]):
         box.refuses(USAGE, *words, naming=[str(words[-1]), "input"])
     os.symlink("../x.safetensors", box.path("shards/b.safetensors"))
     for data in ("shards", "shards/", "./shards", "shards/*.safetensors", "sh*/[ab].safetensors"):
@@ -258,7 +257,7 @@ def stopped(box, number, words, leaves, soon=10):
         process.kill()  # whatever happens, it does not continue writing
     took = children_seconds() - before - begun  # what was waited for counts whole
     equal(process.returncode, -number, f"status of a stopped {words[0]}, with stderr {err!r}")
-    equal(err.decode(), f"koofu {words[0]}: stopped by a signal\n", "message")
+    equal(err.decode(), f"koofu {words[0]}: interrupted\n", "message")
     equal(box.files(), leaves, "files")
     check(took < soon, f"it took {took:.2f} s to stop")
 

@@ -179,7 +179,8 @@ def the_guide_with_pictures(box):
 def the_questions(box):
     page = sections(read_page("questions.md"))
     examples(box, 100, 8, 128)
-    for heading, least in {"How many labelled rows do I need?": 1, "How do I use it with Qdrant, Milvus or pgvector?": 3,
+    box.write("photos.csv", ",0,1,species\n0,1,0.5,owl\n1,-1,2,fox\n")
+    for heading, least in {"My embeddings are in a DataFrame. Can koofu read them?": 1, "How many labelled rows do I need?": 1, "How do I use it with Qdrant, Milvus or pgvector?": 3,
                            "How do I update a model?": 4}.items():
         Shell(box).works(page[heading], least)
 

@@ -25,6 +25,7 @@ def table(text):
 def classify_pictures(box):
     paths = prepare(box)
     rows = table(box.works("classify", "m.safetensors", "x.safetensors").out)
+    equal([line.pop(1) for line in rows], ["id", *paths], "ids of rows")
     equal([line.pop() for line in rows], ["truth", *["ant"] * 6, *["owl"] * 6, *["red fox"] * 6], "labels of rows")
     pictures = table(box.works("classify", "m.safetensors", "p", "--encoder", CLIP).out)
     equal(rows[0], ["row", *pictures[0][1:]], "header of rows")
@@ -33,14 +34,14 @@ def classify_pictures(box):
     equal([line[1:] for line in pictures[1:]], [line[1:] for line in rows[1:]], "answers")
     one = table(box.works("classify", "m.safetensors", paths[7], paths[2], "--encoder", CLIP, "--top", 1).out)
     equal([line[:3] for line in one[1:]], [pictures[8][:3], pictures[3][:3]], "two of them")
-    answer = json.loads(box.works("classify", "m.safetensors", paths[7], "--encoder", CLIP, "--json", "--top", 1).out)
+    answer = json.loads(box.works("classify", "m.safetensors", paths[7], "--encoder", CLIP, "--json", "--top", 1).out)["answers"][0]
     equal((answer["picture"], answer["classes"]), (paths[7], [pictures[8][1]]), "JSON")
     right = sum(line[1] == line[0].split("/")[1] for line in pictures[1:])
     check(right >= 12, f"{right} of 18 are right")
     check("18 pictures" in box.works("classify", "m.safetensors", "p", "--encoder", CLIP, "-o", "a.tsv").err, "to a file")
     by_rows = table(box.works("classify", "m.safetensors", "x.safetensors", "--gallery", "g.safetensors", "-k", 3).out)
     by_votes = table(box.works("classify", "m.safetensors", "p", "--encoder", CLIP, "--gallery", "g.safetensors", "-k", 3).out)
-    equal([line[1:] for line in by_votes], [line[1:-1] for line in by_rows], "votes")
+    equal([line[1:] for line in by_votes], [line[2:-1] for line in by_rows], "votes")
 
 
 @test

@@ -23,7 +23,7 @@ def uneven(box, name="x.safetensors", counts=COUNTS, seed=3):
 
 
 def answers(box, model, *words):
-    return [json.loads(line) for line in box.works("classify", model, "q.safetensors", "--top", 3, "--json", *words).out.splitlines()]
+    return json.loads(box.works("classify", model, "q.safetensors", "--top", 3, "--json", *words).out)["answers"]
 
 
 def about(box, model):

@@ -37,19 +37,23 @@ def lines(text):
     return [json.loads(line) for line in text.splitlines()]
 
 
+def rows_of(out):
+    return json.loads(out)["answers"]
+
+
 @test
 def probabilities_beside_scores(box):
     fit(box)
     temperature = json.loads(box.works("info", "--json", "m.safetensors").out)["temperature"]
     check(temperature > 0 and "temperature" in box.works("info", "m.safetensors").out, "a fit from rows has a temperature")
-    for row in lines(box.works("classify", "m.safetensors", "x.safetensors", "--probabilities", "--json").out):
+    for row in rows_of(box.works("classify", "m.safetensors", "x.safetensors", "--probabilities", "--json").out):
         e = [math.exp(temperature * (s - row["scores"][0])) for s in row["scores"]]
         for got, want in zip(row["probabilities"], e):
             check(abs(got - want / sum(e)) < 1e-12, f"softmax: {row}")
         equal(row["truth"], NAMES[row["row"] % 3], "truth")
     text = box.works("classify", "m.safetensors", "x.safetensors", "--probabilities", "--top", 1).out
     equal(text.splitlines()[0], "row\tclass1\tcosine1\tprobability1\ttruth", "header")
-    flat = lines(box.works("classify", "m.safetensors", "x.safetensors", "--probabilities", "--json", "--temperature", "1e-9").out)
+    flat = rows_of(box.works("classify", "m.safetensors", "x.safetensors", "--probabilities", "--json", "--temperature", "1e-9").out)
     check(all(abs(p - 1 / 3) < 1e-6 for row in flat for p in row["probabilities"]), "any temperature can be given")
 
 
@@ -91,7 +95,7 @@ def commas(box):
 def truth_of_labelled_rows(box):
     fit(box)
     result = box.works("classify", "m.safetensors", "x.safetensors", "--json")
-    right = sum(row["classes"][0] == row["truth"] for row in lines(result.out))
+    right = sum(row["classes"][0] == row["truth"] for row in rows_of(result.out))
     check(f"right for {100 * right / 60:.2f} % of 60 rows with a label" in result.err, result.err)
     equal(box.works("classify", "m.safetensors", "x.safetensors", "--json", "-q").err, "", "-q")
     rows, labels = world()
@@ -100,7 +104,7 @@ def truth_of_labelled_rows(box):
     bare = box.works("classify", "m.safetensors", "r.npy")
     check("truth" not in bare.out and "right" not in bare.err, "rows without labels")
     some = box.works("classify", "m.safetensors", "r.npy", "--labels", "y.txt", "--json")
-    check("truth" not in lines(some.out)[3] and "of 59 rows" in some.err, "a row without a label")
+    check("truth" not in rows_of(some.out)[3] and "of 59 rows" in some.err, "a row without a label")
 
 
 @test
@@ -108,7 +112,7 @@ def rows_that_went_wrong(box):
     ids = overlapping(box)
     result = json.loads(box.works("eval", "w.safetensors", "y.safetensors", "--json", "--wrong", "w.jsonl").out)
     wrong = lines(box.read("w.jsonl").decode())
-    answers = lines(box.works("classify", "w.safetensors", "y.safetensors", "--json", "--probabilities", "--top", 3).out)
+    answers = rows_of(box.works("classify", "w.safetensors", "y.safetensors", "--json", "--probabilities", "--top", 3).out)
     want = [row for row in answers if row["truth"] != row["classes"][0]]
     equal(len(wrong), 240 - round(result["top1"] * 240), "as many as eval counts")
     check(len(wrong) > 20, "some are wrong")
@@ -131,7 +135,7 @@ def rows_that_went_wrong(box):
 @test
 def calibration(box):
     overlapping(box)
-    answers = lines(box.works("classify", "w.safetensors", "y.safetensors", "--json", "--probabilities", "--top", 3).out)
+    answers = rows_of(box.works("classify", "w.safetensors", "y.safetensors", "--json", "--probabilities", "--top", 3).out)
     got = json.loads(box.works("eval", "w.safetensors", "y.safetensors", "--json").out)["calibration"]
     nll = brier = 0
     bins = [[0, 0, 0.0] for _ in range(15)]
@@ -160,7 +164,7 @@ def unknown_rows(box):
     info = json.loads(box.works("info", "--json", "m.safetensors").out)
     equal(info["reject_share"], 0.9, "share")
     threshold = info["reject"]
-    rows = lines(box.works("classify", "m.safetensors", "x.safetensors", "--json").out)
+    rows = rows_of(box.works("classify", "m.safetensors", "x.safetensors", "--json").out)
     for row in rows:
         equal(row["known"], row["scores"][0] >= threshold, "known")
     check(sum(row["known"] for row in rows) >= 81, "most rows are known")

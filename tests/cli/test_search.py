@@ -502,7 +502,7 @@ def classify_by_votes(box):
             near, scores = load(box, "near.npy").tolist(), load(box, "near_scores.npy").tolist()
             for more, temperature in VOTING:
                 words = ["classify", "m.safetensors", "q.npy", "--gallery", f"{gallery}.safetensors", "-k", k, *more]
-                lines = [json.loads(line) for line in box.works(*words, "--json").out.splitlines()]
+                lines = json.loads(box.works(*words, "--json").out)["answers"]
                 equal([line["row"] for line in lines], list(range(120)), "rows")
                 for i, line in enumerate(lines):
                     wanted = votes(near[i], scores[i], labels, k, metric, temperature)[:5]
@@ -606,7 +606,7 @@ def votes_without_a_model(box):
         scores = all_scores(g, q, metric)
         order = np.argsort(scores if metric == "euclidean" else -scores, axis=1, kind="stable")[:, :15]
         name, beside = f"{gallery}.safetensors", ["m.safetensors", "--gallery", f"{gallery}.safetensors"]
-        answers = [json.loads(line) for line in box.works("classify", name, "q.npy", "--json", "--weighted").out.splitlines()]
+        answers = json.loads(box.works("classify", name, "q.npy", "--json", "--weighted").out)["answers"]
         for i, answer in enumerate(answers):
             wanted = votes(order[i].tolist(), scores[i][order[i]].tolist(), labels, 15, metric, 0.07)[:5]
             equal(answer["classes"], [f"name {c}" for c, _ in wanted], f"classes of row {i} in {name}")
@@ -713,8 +713,9 @@ def rows_that_are_mapped_already(box):
 def classify_writes_text(box):
     with_gallery(box)
     words = ["classify", "m.safetensors", "x.safetensors"]
-    for ending in (".npy", ".safetensors", ".fvecs", ".fbin"):
-        box.refuses(USAGE, *words, "-o", "o" + ending, naming=[f"o{ending}: classify writes text", ending])
+    for ending in (".npy", ".safetensors", ".fvecs", ".xlsx", ".CSV"):
+        box.refuses(USAGE, *words, "-o", "o" + ending,
+                    naming=f"o{ending}: the name of the answers must end in .txt, .tsv, .csv, .json, .jsonl or .parquet")
     for more, text in (([], "the 3 best classes of 60 rows ("), (["--top", 1], "the best class of 60 rows ("),
                        (["--gallery", "g.safetensors"], "the 3 best classes of 60 rows (")):
         result = box.works(*words, *more, "-o", "o.tsv")
@@ -805,8 +806,9 @@ def options_of_galleries(box):
     box.refuses(USAGE, "index", "x.safetensors", "-o", "o.npy", naming=["o.npy", "gallery", ".safetensors"])
     box.refuses(USAGE, "index", "x.safetensors", "-o", "-", naming="file name")
     box.refuses(USAGE, "index", "x.safetensors", "-o", "o.safetensors", "--metric", "dot", naming="cosine, euclidean or inner")
-    for output in ("near", "near.txt", "near.npy.gz"):
-        box.refuses(USAGE, "search", "g.safetensors", "x.safetensors", "-o", output, naming=[f"{output}:", ".npy, .safetensors, .parquet or .tsv"])
+    for output in ("near.fbin", "near.npy.gz"):
+        box.refuses(USAGE, "search", "g.safetensors", "x.safetensors", "-o", output,
+                    naming=[f"{output}:", ".txt, .tsv, .csv, .json, .jsonl, .parquet, .npy or .safetensors"])
     for text in ("0", "1025", "1,2", "x", ""):
         for option in (["-k"] if text else []) + ["--neighbours="]:
             box.refuses(USAGE, "search", "g.safetensors", "x.safetensors", option + text,

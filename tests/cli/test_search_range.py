@@ -159,7 +159,7 @@ def near_duplicates(box):
 def what_does_not_go_together(box):
     make(box, "cosine")
     for words, naming in ((["q.npy", "--within", "x"], "--within must be a number"), (["q.npy", "--within", "0.5", "-k", "3"], "-k"),
-                          (["q.npy", "--within", "0.5", "-o", "out.npy"], ".safetensors, .parquet or .tsv"), (["--unique", "0.5", "-o", "out.parquet"], "must end in .tsv"), (["q.npy", "--within", "0.5", "--html", "p.html"], "--html"),
+                          (["q.npy", "--within", "0.5", "-o", "out.npy"], ".parquet or .safetensors"), (["--unique", "0.5", "-o", "out.parquet"], "must end in .txt, .tsv or .csv"), (["q.npy", "--within", "0.5", "--html", "p.html"], "--html"),
                           (["--unique", "0.9", "--within", "0.5"], "--unique"), (["--unique", "0.9", "--itself"], "--unique"),
                           (["q.npy", "--unique", "0.9"], "takes no queries"),
                           (["q.npy", "--keep", "k.txt"], "--keep"), (["q.npy", "--metric", "inner"], "--metric")):

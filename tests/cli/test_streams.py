@@ -144,7 +144,7 @@ def a_signal_ends_waiting(box):
             except subprocess.TimeoutExpired:
                 process.kill()
                 check(False, f"{words} survives signal {number}")
-            equal((process.returncode, err.decode().split(": ")[-1]), (-number, "stopped by a signal\n"), f"{words}")
+            equal((process.returncode, err.decode().split(": ")[-1]), (-number, "interrupted\n"), f"{words}")
 
 
 @test

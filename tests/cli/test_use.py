@@ -134,7 +134,7 @@ def names_do_not_steer_the_terminal(box):
                           (USAGE, [evil]), (USAGE, ["demo", evil]), (USAGE, ["fit", f"--{evil}"]),
                           (USAGE, ["fit", "x", "--dim", evil]), (IO, ["info", f"{evil}.npy"]),
                           (BAD_DATA, ["search", data, data]), (USAGE, ["search", f"{evil}g.safetensors"]),
-                          (BAD_DATA, ["merge", "m/x.safetensors", "-o", f"{evil}.x"])):
+                          (BAD_DATA, ["merge", "m/x.safetensors", "-o", f"{evil}x.safetensors"])):
         said.append(box.refuses(status, *words).err[:-1])
     for text in said:
         check(not any(c < " " or c == "\x7f" for c in text), f"control characters in {text!r}")
@@ -173,7 +173,10 @@ def classify_tsv(box):
 @test
 def classify_json(box):
     with_model(box, names=["plain", "quote\"\x01", "\u00fcber"])
-    lines = [json.loads(line) for line in box.works("classify", "m.safetensors", "x.safetensors", "--json").out.splitlines()]
+    result = json.loads(box.works("classify", "m.safetensors", "x.safetensors", "--json").out)
+    lines = result["answers"]
+    right = sum(line["classes"][0] == line["truth"] for line in lines)
+    equal([result[name] for name in ("rows", "n_bad", "n_labelled", "right")], [60, 0, 60, right], "counts")
     equal([line["row"] for line in lines], list(range(60)), "rows")
     equal(set(lines[0]["classes"]), {"plain", "quote\"\x01", "\u00fcber"}, "classes")
     check(all(len(line["scores"]) == 3 for line in lines), "scores")

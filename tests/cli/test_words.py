@@ -48,8 +48,8 @@ def names_in_results(box):
             shows_all(box.read(f"{name}.{ending}").decode(), f"{option} {ending}")
     answers = box.works("classify", "m.safetensors", "x.safetensors", "--top", 1).out
     equal({line.split("\t")[1] for line in answers.splitlines()[1:]}, set(SHOWN), "names in the table")
-    lines = box.works("classify", "m.safetensors", "x.safetensors", "--top", 1, "--json").out.splitlines()
-    equal({json.loads(line)["classes"][0] for line in lines}, set(EVIL), "JSON gives the names back")
+    lines = json.loads(box.works("classify", "m.safetensors", "x.safetensors", "--top", 1, "--json").out)["answers"]
+    equal({line["classes"][0] for line in lines}, set(EVIL), "JSON gives the names back")
 
 
 @test

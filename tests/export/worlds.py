@@ -53,8 +53,7 @@ class World:
 
     def classify(self, model, rows, *options):
         """(scores, probabilities or None), [rows, classes that take part]."""
-        lines = self.run("classify", model, rows, *options, "--top", self.answers(model, *options), "--json", "--no-reject").splitlines()
-        found = [json.loads(line) for line in lines]
+        found = json.loads(self.run("classify", model, rows, *options, "--top", self.answers(model, *options), "--json", "--no-reject"))["answers"]
         order = self.columns(model, *options)
         scores = np.array([[dict(zip(f["classes"], f["scores"]))[k] for k in order] for f in found])
         if "probabilities" not in found[0]:

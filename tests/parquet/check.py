@@ -180,8 +180,8 @@ def written(folder):
         assert columns["rank"] == [1, 2, 3, 4] * 500 and columns["query_id"] == [keys[i // 4] for i in range(2000)], program
         done["out"] += 1
     run("classify", folder / "m.safetensors", few, "--label-column", "class", "--top", 3, "--probabilities", "-o", out)
-    lines = run("classify", folder / "m.safetensors", few, "--label-column", "class", "--top", 3, "--json").stdout.splitlines()
-    want = [name for line in lines for name in json.loads(line)["classes"]]
+    lines = run("classify", folder / "m.safetensors", few, "--label-column", "class", "--top", 3, "--json").stdout
+    want = [name for answer in json.loads(lines)["answers"] for name in answer["classes"]]
     for program, columns in readers(out):
         assert columns["class"] == want and columns["row"] == [i // 3 for i in range(1500)], f"{program}: classes"
         assert columns["truth"] == [labels[i // 3] for i in range(1500)], program

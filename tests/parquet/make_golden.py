@@ -125,6 +125,25 @@ def odd():
     put("wraps", embedding=ragged(2, 2, 2), number=pa.array([2**31 - 1, -2**31, 5], pa.int32()))
 
 
+def of_columns():
+    """A column for each dimension, as DataFrame.to_parquet writes them, in any order and of several types."""
+    def put(name, frame):
+        frame.to_parquet(ODD / f"columns{name}.parquet", compression=None)
+
+    x = golden.rows(N)
+    frame = pd.DataFrame(x, columns=[f"emb_{i}" for i in range(x.shape[1])])
+    frame.insert(1, "class", golden.classes(N))
+    frame["price"], frame["key"] = 1.5, golden.keys(N)
+    put("", frame[frame.columns[::-1]])
+    put("-gap", frame.drop(columns="emb_1"))
+    put("-text", frame.assign(emb_1="x"))
+    put("-types", frame.astype({"emb_0": "f8", "emb_2": "f2"}).assign(emb_1=range(N)))
+    put("-nulls", frame.assign(emb_1=[None if i == 3 else v for i, v in enumerate(frame["emb_1"])]))
+    put("-two", frame.assign(b0=1.0, b1=2.0))
+    put("-bomb", pd.DataFrame({f"x{i}": np.zeros(1 << 20, "f4") for i in range(24)}))
+    put("-bare", pd.DataFrame(x, columns=[str(i) for i in range(x.shape[1])]).set_axis(golden.keys(N)))
+
+
 def of_polars():
     def frame(kind, **more):
         return pl.DataFrame({"key": golden.keys(N), "class": golden.classes(N), "number": golden.numbers(N),
@@ -168,7 +187,7 @@ def main():
     for path in OUT.glob("*.parquet"):
         path.unlink()
     ODD.mkdir(parents=True, exist_ok=True)
-    for make in (odd, of_pyarrow, of_polars, of_duckdb, of_pandas):
+    for make in (odd, of_columns, of_pyarrow, of_polars, of_duckdb, of_pandas):
         make()
     print(f"{len(list(OUT.iterdir()))} files, {sum(p.stat().st_size for p in OUT.iterdir())} bytes")
 

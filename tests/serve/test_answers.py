@@ -19,8 +19,8 @@ def queries(n=20, dim=8, seed=5):
 
 def classified(box, *words):
     """What the command line says, as the server does: [[(class, score, probability), …], …]."""
-    lines = box.works("classify", *words, "--probabilities", "--json", "-q").out.splitlines()
-    return [list(zip(o["classes"], o["scores"], o["probabilities"])) for o in map(json.loads, lines)]
+    answers = json.loads(box.works("classify", *words, "--probabilities", "--json", "-q").out)["answers"]
+    return [list(zip(o["classes"], o["scores"], o["probabilities"])) for o in answers]
 
 
 def served(answer):
@@ -32,7 +32,8 @@ def classify_equals_the_command(box):
     words, rows = small_world(box), queries()
     box.write("q.npy", npy(rows))
     wanted = classified(box, "model.safetensors", "q.npy", "--top", "3")
-    known = [json.loads(line)["known"] for line in box.works("classify", "model.safetensors", "q.npy", "--json", "-q").out.splitlines()]
+    answers = json.loads(box.works("classify", "model.safetensors", "q.npy", "--json", "-q").out)["answers"]
+    known = [answer["known"] for answer in answers]
     with Server(box, *words) as server:
         for body, kind in (({"rows": rows, "top": 3}, None), (npy(rows), NPY), (npy(rows, "<f8"), "application/octet-stream")):
             answer = server.works("POST", "/v1/classify?top=3", body, kind)
@@ -90,10 +91,11 @@ def search_equals_the_command(box):
 def votes_are_those_of_the_command(box):
     words, rows = small_world(box), queries()
     box.write("q.npy", npy(rows))
-    lines = box.works("classify", "model.safetensors", "q.npy", "--gallery", "gallery.safetensors", "-k", 9, "--top", 1, "--json", "-q").out
+    vote = ["model.safetensors", "q.npy", "--gallery", "gallery.safetensors", "-k", 9, "--top", 1]
+    answers = json.loads(box.works("classify", *vote, "--json", "-q").out)["answers"]
     with Server(box, *words) as server:
         answer = server.works("POST", "/v1/search", {"rows": rows, "k": 9})
-        equal([r["vote"] for r in answer["results"]], [json.loads(line)["classes"][0] for line in lines.splitlines()], "votes")
+        equal([r["vote"] for r in answer["results"]], [answer["classes"][0] for answer in answers], "votes")
 
 
 @test

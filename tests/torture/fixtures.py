@@ -120,6 +120,8 @@ def make_rows(m):
     m.write("y.npy", npy(labels, "<i4"))
     m.write("ys.npy", strings([NAMES[k] for k in labels]))
     m.write("y.csv", lines(["id,class", *(f'{i},"{NAMES[k]}"' for i, k in enumerate(labels))]))
+    m.write("x.csv", lines(["photo,x" + ",x".join(map(str, range(DIM))) + ",kind",
+                            *(f'p{i},{",".join(map(str, row))},"{NAMES[k]}"' for i, (row, k) in enumerate(zip(rows, labels)))]))
     m.write("y.tsv", lines(NAMES[k] for k in labels))
     members = {"embeddings.npy": npy(rows), "labels.npy": npy(labels, "<i4")}
     m.write("stored.npz", npz(members, zipfile.ZIP_STORED))

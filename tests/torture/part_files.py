@@ -95,6 +95,7 @@ def subjects():
         Subject("set", "set.safetensors", "safetensors", *ROWS, *LABELLED), Subject("embedded", "embedded.safetensors", "safetensors", *ROWS, use("fit", "@", *OUT)),
         Subject("npy", "x.npy", "npy", *ROWS), Subject("npy8", "x8.npy", "npy", *ROWS), Subject("columns", "columns.npy", "npy", *ROWS),
         Subject("half", "half.npy", "npy", *ROWS),
+        Subject("table", "x.csv", "text", *ROWS, use("fit", "@", "--label-column", "kind", "--id-column", "photo", *OUT)),
         Subject("stored", "stored.npz", "zip", *ROWS, use("stats", "@", *OUT)), Subject("packed", "packed.npz", "zip", *ROWS, use("stats", "@", *OUT)),
         Subject("fvecs", "x.fvecs", "vecs", *ROWS), Subject("fbin", "x.fbin", "vecs", *ROWS), Subject("u8bin", "x.u8bin", "vecs", *ROWS),
         Subject("tar", "shard.tar", "tar", *ARCHIVE),

@@ -59,6 +59,7 @@ def all_sessions():
         session("convert-npz", "convert", "@packed.npz", "--classes", "@names.txt", *out, **one),
         session("convert-stored", "convert", "@stored.npz:embeddings", "--labels", "@stored.npz:labels", *out, **one),
         session("convert-csv", "convert", "@x.fbin", "--labels", "@y.csv", "--label-column", "class", *out, **one),
+        session("convert-table", "convert", "@x.csv", "--label-column", "kind", "--id-column", "photo", *out, **one),
         session("convert-strings", "convert", "@x.fvecs", "--labels", "@ys.npy", "--dtype", "bf16", *out, **one),
         session("convert-pattern", "convert", "@parts/*.npy", "--labels", "@y.npy", *out, **one),
         session("info", "info", "--json", "@set.safetensors", "@stats.safetensors", "@fused.safetensors", "@gallery.safetensors",
