@@ -62,6 +62,8 @@ static int fit_and_save(cli_run *cli, const kf_data *data, const kf_fit_options 
 static int check_options(cli_run *cli, const kf_stats *stats) {
   const cli_args *a = &cli->args;
   int explicitly = a->fit.lambda && strcmp(a->fit.lambda, "auto") == 0;
+  if (a->fit.lambda && !explicitly && !a->fit.dim.automatic)
+    TRY(need(cli, "sample", "--lambda auto or --dim auto"));
   if (explicitly && (stats || a->fit.between))
     return fail_usage(cli, "--lambda auto needs the rows themselves, not statistics");
   if (stats || a->fit.between) TRY(need(cli, "criterion", "the rows themselves, not statistics"));

@@ -52,6 +52,7 @@ typedef struct cli_args {
   } shots;
   struct report_args { /* koofu report */
     const char *model, *title;
+    int no_neighbours;
   } report;
   struct text_args { /* text_options; koofu text-prototypes; koofu add-class */
     const char *path, *fuse;

@@ -511,7 +511,7 @@ typedef struct kf_k_options {
   uint32_t most; /* try 1 … most neighbours; 0: 50, or fewer if there are few rows */
   int weighted;  /* as in kf_vote_options */
   double temperature;
-  uint64_t sample;  /* leave out at most this many rows in turn; 0: 50,000 */
+  uint64_t sample;  /* leave out at most this many rows; 0: 50,000 */
   double tolerance; /* accuracy that may be lost, 0.01 = one point; 0: its standard error */
   uint32_t folds;   /* of kf_k_choice_new_by_folds; 0: 5 */
   kf_metric metric; /* of kf_k_choice_new_by_folds: that of the gallery to come */
@@ -593,7 +593,9 @@ typedef struct kf_sweep_options {
   /* 1: without test data, leave rows out in turn instead of in folds, as in kf_lambda_choice_new:
    * only prototypes in the mapped space, with all dimensions. */
   int leave_one_out;
-  uint64_t sample;         /* with leave_one_out: at most this many rows; 0: 50,000 */
+  /* Judge at most this many rows, the same share of each class, and in folds of as few of them as
+   * have so many; 0: all, or with leave_one_out 50,000. */
+  uint64_t sample;
   const kf_stats *between; /* as in kf_fit_options */
   const kf_truth *truth;   /* of the test rows, instead of their labels; NULL: labels */
   /* Include zero-shot, as in kf_model_new_zero_shot: the unchanged text in the original space, and
@@ -648,7 +650,8 @@ typedef struct kf_shots_options {
   uint32_t seeds;        /* draws for each number of shots, 1 … 1000; 0: 3 */
   const kf_truth *truth; /* of the test rows, instead of their labels; NULL: labels */
   kf_method method;
-  uint64_t reserved[3];
+  uint64_t sample; /* of the test rows, as in kf_sweep_options; 0: all */
+  uint64_t reserved[2];
 } kf_shots_options;
 
 typedef struct kf_shots_point {
@@ -720,8 +723,13 @@ typedef struct kf_report_options {
   size_t n_k;
   const uint32_t *shots; /* with test: few-shot curves, as in kf_shots_options; NULL: none */
   size_t n_shots;
-  uint32_t seeds; /* draws for each number of shots; 0: 3 */
-  uint64_t reserved[8];
+  uint32_t seeds;       /* draws for each number of shots; 0: 3 */
+  kf_switch neighbours; /* figures about neighbours; default: on */
+  /* Judge at most this many rows in sweeps and draws and where k is chosen, as in
+   * kf_sweep_options; 0: 50,000, or 2^33 / training rows if fewer, but at least 1,000. All test
+   * rows are judged once. */
+  uint64_t sample;
+  uint64_t reserved[6];
 } kf_report_options;
 
 typedef struct kf_report_result {
@@ -740,14 +748,20 @@ typedef struct kf_report_result {
   /* Near-duplicates among the training rows, as in kf_fit_report. */
   uint64_t n_compared, n_near;
   int many_near;
-  uint64_t reserved[5];
+  /* How many rows were judged in sweeps, and of how many: fewer if it is a sample. */
+  uint64_t n_judged, n_to_judge;
+  double sample_error; /* accuracies of all are within this, with 95 % confidence; 0: all judged */
+  /* Without test rows: prototypes in folds. */
+  uint64_t held_n, held_raw_top1, held_top1;
+  uint64_t reserved[8];
 } kf_report_result;
 
 /* Writes one HTML page about training rows and their model, choosing everything that is not given.
  * It shows accuracy in the raw space and in Koo-Fu's, over lambda, alpha, dimensions (and what
  * fewer dimensions lose), neighbours and shots; the spectra; a map of the classes; and errors on
  * the test rows. The page is self-contained, without scripts; the same input gives the same bytes.
- * Memory: the training rows, five bytes per value, for the neighbours. out may be NULL. */
+ * With many rows, sweeps judge a sample (n_judged). Memory: the training rows, five bytes per
+ * value, for the neighbours. out may be NULL. */
 KF_API kf_status kf_report_write(kf_ctx *ctx, const kf_data *train,
                                  const kf_report_options *options, const char *path,
                                  kf_report_result *out);

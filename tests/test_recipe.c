@@ -220,6 +220,40 @@ TEST(decomposed_once) {
 
 /* --- report ----------------------------------------------------------------------------------- */
 
+typedef struct bar {
+  uint64_t done, total, rises;
+} bar;
+
+static int watch_bar(void *user, const char *what, uint64_t done, uint64_t total) {
+  bar *b = user;
+  assert_string_equal(what, "report");
+  assert_true(done >= b->done && done <= total && (b->total == 0 || b->total == total));
+  b->rises += done > b->done;
+  b->done = done;
+  b->total = total;
+  return 0;
+}
+
+/* One bar, which never falls and comes to its end. */
+TEST(report_progress) {
+  for (int i = 0; i < 16; i++) {
+    bar b = {0};
+    AUTO(kf_ctx) *watched = NULL;
+    kf_ctx_options how = {.threads = 2, .progress = watch_bar, .user = &b};
+    assert_int_equal(kf_ctx_new(&how, &watched), KF_OK);
+    kf_report_options o = {.test = i & 1 ? test : NULL,
+                           .fit.text = i & 2 ? text : NULL,
+                           .neighbours = i & 4 ? KF_OFF : KF_ON,
+                           .sample = i & 8 ? 20 : 0};
+    kf_report_result r;
+    assert_ok(watched, kf_report_write(watched, train, &o, at("bar.html"), &r));
+    assert_int_equal(b.done, b.total);
+    assert_true(b.rises > 5);
+    assert_int_equal(r.n_judged, i & 8 ? 20 : r.n_to_judge);
+    assert_int_equal(r.held_n, i & 1 ? 0 : r.n_judged);
+  }
+}
+
 TEST(report_and_model) {
   AUTO(kf_model) *model = NULL;
   kf_report_result r;

@@ -39,6 +39,17 @@ void kf_fit_end(kf_fit_job *j); /* frees the report unless it is NULL */
 
 /* --- report.c: the steps of a report ---------------------------------------------------------- */
 
+typedef enum kf_report_part {
+  KF_REPORT_FIT,
+  KF_REPORT_CURVES,
+  KF_REPORT_JUDGE,
+  KF_REPORT_LAMBDAS,
+  KF_REPORT_DIMS,
+  KF_REPORT_K,
+  KF_REPORT_SHOTS,
+  KF_REPORT_PARTS
+} kf_report_part;
+
 typedef struct kf_report_job {
   kf_ctx *ctx;
   const kf_data *train;
@@ -56,7 +67,8 @@ typedef struct kf_report_job {
   size_t n_worst;
   kf_shots *shots;
   kf_sweep *sweeps[2]; /* over lambda, and over dimensions and neighbours */
-  kf_stage notes;      /* logs only once what fit, sweeps and draws all say */
+  kf_stage stage;      /* also logs only once what fit, sweeps and draws all say */
+  double costs[KF_REPORT_PARTS];
 } kf_report_job;
 
 /* Makes statistics, choices and the model. The job must be cleared after a failure, too. */
