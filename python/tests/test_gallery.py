@@ -88,6 +88,9 @@ def test_sweep_and_report(tmp_path):
     page = tmp_path / "page.html"
     figures = koofu.report(page, X[::2], Y[::2], test=(X[1::2], Y[1::2]), title="Ants & eels")
     assert "Ants &amp; eels" in page.read_text(encoding="utf-8") and figures["test_n"] == 60
+    figures = koofu.report(page, X, Y, sample=50, neighbours=False)
+    assert (figures["n_judged"], figures["n_to_judge"], figures["held_n"]) == (50, 120, 50)
+    assert "-NN" not in page.read_text(encoding="utf-8")
 
 
 @pytest.fixture(scope="module")
