@@ -112,6 +112,11 @@ static void say_result(cli_run *cli, const kf_report_result *r) {
         100 * r->sample_error);
 }
 
+static const char *class_of_report(const void *inputs, uint32_t k) {
+  const report_inputs *in = inputs;
+  return in->model ? kf_model_class_name(in->model, k) : kf_data_class_name(in->train, k);
+}
+
 static int run_report(cli_run *cli) {
   const cli_args *a = &cli->args;
   double alpha = 0;
@@ -139,6 +144,9 @@ static int run_report(cli_run *cli) {
                                 .seeds = (uint32_t)a->shots.seeds.value,
                                 .neighbours = a->report.no_neighbours ? KF_OFF : KF_ON,
                                 .sample = (uint64_t)a->fit.sample.value};
+  TRY(load_class_names(cli, class_of_report, &in,
+                       in.model ? kf_model_classes(in.model) : kf_data_classes(in.train),
+                       &options.names));
   options.fit.text = in.text;
   options.fit.sample = 0; /* lambda is chosen as in 'koofu fit' */
   kf_report_result report = {0};
@@ -168,7 +176,7 @@ static const cli_group own_options = {
         {SHOTS}, {SEEDS},
         {TEXT_INPUT,
          .help = "text prototypes to add to the model, or to compare with a --model that has none"},
-        {FUSE("")}, {TITLE},
+        {FUSE("")}, {TITLE}, {CLASS_NAMES},
         {JSON, .help = "print the figures and their intervals as one JSON object"})};
 
 const cli_command report_command = {

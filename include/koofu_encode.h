@@ -291,7 +291,8 @@ typedef struct kf_prompts_options {
   /* 1: `names` are folder names: underscores become spaces, and a number in front of a word
    * ("n01440764_tench", "017.Cardinal") is dropped. */
   int folders;
-  /* Text file with lines 'CLASS<tab>NAME, …': the words to use for each class. NULL: its name. */
+  /* The words to use for each class: lines 'CLASS<tab>NAME, …', or a .csv or .json file as for
+   * kf_class_names_load. NULL: its name. */
   const char *spoken;
   /* Text file with one template per line, in which {} is the name; or "builtin1" (the paper's
    * single prompt), "builtin7" or "builtin80" (from OpenAI's notebook for ImageNet). NULL:
@@ -405,9 +406,10 @@ typedef struct kf_quickstart_result {
   uint32_t fewer; /* the fewest shown to lose at most half a point (kf_dim_choice_new) */
   int many_near;  /* as in kf_fit_report */
   uint64_t n_compared, n_near;
-  int text_reused; /* 1: the class names were embedded by an earlier run */
-  uint64_t raw_n;  /* n, or a few more if there are thousands of classes */
-  uint64_t reserved[3];
+  int text_reused;  /* 1: the class names were embedded by an earlier run */
+  uint64_t raw_n;   /* n, or a few more if there are thousands of classes */
+  uint64_t renamed; /* classes with another name than their folder, in names.json */
+  uint64_t reserved[2];
 } kf_quickstart_result;
 
 /* From pictures in class folders (kf_pictures_open) to a classifier. Writes to a folder (created
@@ -418,6 +420,8 @@ typedef struct kf_quickstart_result {
  *     text.safetensors        text prototypes, if class names are used
  *     model.safetensors       kf_fit with everything chosen
  *     report.html             kf_report_write
+ *     names.json              what classes are called, if not as their folders: for
+ *                             kf_class_names_load
  *
  * Embeddings and text of an earlier run in the same folder are reused if they are unchanged
  * (options->embed.resume). Class names are used if the encoder has a text tower and most of them

@@ -708,6 +708,21 @@ KF_API void kf_shots_spread(const kf_shots *shots, size_t size, kf_shots_classif
  * 5  Report: a page about a data set and its model (docs/report.md)
  * ------------------------------------------------------------------------------------------ */
 
+/* What to call classes for people; everything else goes by labels. */
+typedef struct kf_class_names kf_class_names;
+/* Reads the names of n_classes classes (labels NULL: they have numbers): a .json with an object
+ * from label to name, a .csv with lines 'LABEL,NAME', or a text with lines 'LABEL<tab>NAME' or one
+ * name for each class, in their order. Of several names, separated by commas, the first counts; one
+ * in quotation marks is taken whole. Classes that the file does not name keep their labels; it must
+ * name one. Names may repeat: such classes are shown as "crane (n02012849)". path NULL: labels are
+ * names of folders, spelt as in kf_prompts_options. */
+KF_API kf_status kf_class_names_load(kf_ctx *ctx, const char *path, const char *const *labels,
+                                     uint32_t n_classes, kf_class_names **out);
+KF_API void kf_class_names_free(kf_class_names *names);
+/* The name of a class with this label or, if it is NULL, this number. The label itself if it has
+ * none, or if names is NULL. Owned by names. */
+KF_API const char *kf_class_names_of(const kf_class_names *names, const char *label, uint32_t k);
+
 typedef struct kf_report_options {
   const char *title;                  /* NULL: "Koo-Fu report" */
   const char *train_name, *test_name; /* names of the rows on the page, such as file names */
@@ -729,7 +744,8 @@ typedef struct kf_report_options {
    * kf_sweep_options; 0: 50,000, or 2^33 / training rows if fewer, but at least 1,000. All test
    * rows are judged once. */
   uint64_t sample;
-  uint64_t reserved[6];
+  const kf_class_names *names; /* what the page calls classes; NULL: their labels */
+  uint64_t reserved[5];
 } kf_report_options;
 
 typedef struct kf_report_result {

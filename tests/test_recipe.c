@@ -544,7 +544,8 @@ TEST(from_pictures_to_a_model) {
   assert_ok(ctx, kf_encoder_load(ctx, MODELS "clip-f32", NULL, &encoder));
   assert_ok(ctx, kf_pictures_open(ctx, &source, 1, &pictures));
   assert_ok(ctx, kf_quickstart(ctx, encoder, pictures, &o, out, &r));
-  assert_int_equal(test_entries(out), 5);
+  assert_int_equal(test_entries(out), 6);
+  assert_int_equal(r.renamed, 2);
   assert_true(r.rows == 6 && r.classes == 2 && r.embed.rows == 6 && r.prompts == 14);
   assert_true(r.n == 6 && r.top1 <= 6 && r.raw_top1 <= 6 && r.fused_top1 >= r.text_top1);
   assert_int_equal(r.dim, r.dim_in);
@@ -561,7 +562,12 @@ TEST(from_pictures_to_a_model) {
   assert_true(r.lambda == kf_model_lambda(model) && r.alpha == kf_model_alpha(model));
   assert_ok(ctx, kf_model_save(ctx, model, at("by-hand.safetensors")));
   assert_same_file(at("by-hand.safetensors"), test_path(out, "model.safetensors"));
-  kf_report_options how = {.train_name = "photos", .fit.text = names};
+  AUTO(kf_class_names) *called = NULL; /* folders in the order of the classes */
+  static const char *const folders[] = {"017.Owl", "red_fox"};
+  assert_ok(ctx, kf_class_names_load(ctx, test_path(out, "names.json"), folders, 2, &called));
+  assert_string_equal(kf_class_names_of(called, "017.Owl", 0), "Owl");
+  assert_string_equal(kf_class_names_of(called, "other", 5), "other");
+  kf_report_options how = {.train_name = "photos", .fit.text = names, .names = called};
   assert_ok(ctx, kf_report_write(ctx, data, &how, at("by-hand.html"), NULL));
   size_t n, m;
   char *page = test_read(test_path(out, "report.html"), &n),
@@ -574,7 +580,7 @@ TEST(from_pictures_to_a_model) {
   o.text = KF_OFF;
   assert_ok(ctx, kf_quickstart(ctx, encoder, pictures, &o, at("pictures"), &r));
   assert_true(r.prompts == 0 && r.dim_n == 6 && r.folds > 0 && r.dim_top1 <= r.dim_n);
-  assert_int_equal(test_entries(at("pictures")), 4);
+  assert_int_equal(test_entries(at("pictures")), 5);
   assert_false(r.embed.unchanged || r.text_reused);
   o.text = KF_DEFAULT;
   o.title = "Another";

@@ -124,8 +124,9 @@ static kf_status take_judged(const kf_folding *f, const kf_row_list *all, const 
                              kf_fold *fold, kf_err *err) {
   KF_TRY(kf_rows_of_fold(all, of, fold->number, false, &fold->judged, err));
   if (f->sample == 0 || f->sample >= all->n) return KF_OK;
-  uint64_t share = f->sample / kf_folds_taken(f, all->n);
-  return kf_row_list_keep_shares(&fold->judged, f->data->n_classes, share > 0 ? share : 1, err);
+  uint64_t taken = kf_folds_taken(f, all->n), n = fold->number;
+  uint64_t share = f->sample * (n + 1) / taken - f->sample * n / taken;
+  return kf_row_list_keep_shares(&fold->judged, f->data->n_classes, share, err);
 }
 
 static kf_status take_fold(const kf_folding *f, const kf_row_list *all, const unsigned char *of,

@@ -90,10 +90,12 @@ void kf_worst_rows_free(kf_worst_row *rows, size_t n);
 /* KF_ERR_ARG if the folder is among the pictures, or holds a file that would be replaced and is not
  * from an earlier quickstart. */
 kf_status kf_quickstart_may_write(const kf_pictures *pictures, const char *folder, kf_err *err);
+#define KF_QUICKSTART_NAMES "names.json"
 /* Makes the folder if it does not exist, locks it until *lock (-1: none) is closed, checks that all
- * files can be written, and writes about.txt. Errors go to the context. */
-kf_status kf_quickstart_begin(kf_ctx *ctx, const char *folder, const char *name, bool *made,
-                              int *lock);
+ * files can be written, and writes about.txt. renamed: there will be names.json. Errors go to the
+ * context. */
+kf_status kf_quickstart_begin(kf_ctx *ctx, const char *folder, const char *name, bool renamed,
+                              bool *made, int *lock);
 /* Removes the folder if it holds nothing but about.txt. */
 void kf_quickstart_undo(const char *folder);
 

@@ -288,12 +288,29 @@ static kf_status join_sweeps(const kf_report_job *j, kf_sweep *out) {
   return KF_OK;
 }
 
+/* In the order of the classes of the model, to be freed. */
+static kf_status list_names(const kf_report_job *j, const char ***out) {
+  uint32_t n = kf_model_classes(j->model);
+  *out = NULL;
+  if (j->options.names == NULL) return KF_OK;
+  if ((*out = kf_alloc(n, sizeof **out)) == NULL) return kf_fail_memory(&j->ctx->err);
+  for (uint32_t k = 0; k < n; k++)
+    (*out)[k] = kf_class_names_of(j->options.names, kf_model_class_name(j->model, k), k);
+  return KF_OK;
+}
+
 static kf_status write_page(const kf_report_job *j, const char *path) {
   const kf_report_options *r = &j->options;
   const kf_fit_report *chosen = j->fit.report;
   bool both = r->test != NULL && j->fused;
+  const char **names;
   kf_sweep joined;
-  KF_TRY(join_sweeps(j, &joined));
+  KF_TRY(list_names(j, &names));
+  kf_status status = join_sweeps(j, &joined);
+  if (status != KF_OK) {
+    kf_free(names);
+    return status;
+  }
   kf_page page = {.title = r->title,
                   .train = r->train_name,
                   .test = r->test != NULL ? r->test_name : NULL,
@@ -302,6 +319,7 @@ static kf_status write_page(const kf_report_job *j, const char *path) {
                   .n_to_judge = rows_to_judge(j),
                   .sample_error = sample_error(j),
                   .model = j->model,
+                  .names = names,
                   .eval = r->test != NULL ? &j->eval : NULL,
                   .text = both ? &j->eval_text : NULL,
                   .fused = both ? &j->eval_fused : NULL,
@@ -314,7 +332,8 @@ static kf_status write_page(const kf_report_job *j, const char *path) {
                   .shots = j->shots,
                   .worst = j->worst,
                   .n_worst = j->n_worst};
-  kf_status status = kf_page_save(j->ctx, &page, path);
+  status = kf_page_save(j->ctx, &page, path);
+  kf_free(names);
   kf_free(joined.cells);
   return status;
 }

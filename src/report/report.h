@@ -20,6 +20,7 @@ typedef struct kf_page {
   uint64_t n_judged, n_to_judge;  /* rows judged in sweeps, and all; fewer: a sample */
   double sample_error;            /* with 95 % confidence, if it is a sample */
   const kf_model *model;          /* spectra, map of classes, class names */
+  const char *const *names;       /* [classes] what to call them; NULL: by label */
   const kf_eval_result *eval;     /* of the model, in the raw and in the Koo-Fu space */
   const kf_eval_result *text;     /* of a model with text: KF_PART_TEXT */
   const kf_eval_result *fused;    /* the same: KF_PART_FUSED */
