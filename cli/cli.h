@@ -74,6 +74,7 @@ int own(cli_run *cli, void *object, void (*release)(void *object));
   }
 OWNED(analysis)
 OWNED(calibration)
+OWNED(class_names)
 OWNED(class_set)
 OWNED(classifier)
 OWNED(data)

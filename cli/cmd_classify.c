@@ -20,6 +20,7 @@ typedef struct classify_job {
   kf_classify_options options; /* of prototypes */
   kf_classifier *classifier;   /* NULL until it is needed */
   kf_vote_options votes;       /* of neighbours */
+  const kf_class_names *names; /* NULL: labels alone */
   uint32_t top;
   const char *score_name;
   int score_digits; /* after the decimal point */
@@ -42,6 +43,14 @@ static const kf_model *model_of(const classify_job *job) {
 static const char *class_name(const classify_job *job, int32_t class) {
   return job->gallery ? kf_gallery_class_name(job->gallery, (uint32_t) class)
                       : kf_model_class_name(model_of(job), (uint32_t) class);
+}
+
+static const char *label_of(const void *job, uint32_t class) {
+  return class_name(job, (int32_t) class);
+}
+
+static uint32_t count_classes(const classify_job *job) {
+  return job->gallery ? kf_gallery_classes(job->gallery) : kf_model_classes(model_of(job));
 }
 
 /* --- labels and the threshold ----------------------------------------------------------------- */
@@ -99,12 +108,14 @@ static int put_header(classify_job *job) {
   if (records || has_ids(job)) sink_column(s, "id", KF_COLUMN_TEXT);
   for (uint32_t position = 1; !records && position <= job->top; position++) {
     sink_numbered_column(s, "class", position);
+    if (job->names) sink_numbered_column(s, "name", position);
     sink_numbered_column(s, job->score_name, position);
     if (job->probabilities) sink_numbered_column(s, "probability", position);
   }
   if (records) {
     sink_column(s, "rank", KF_COLUMN_INTEGER);
     sink_column(s, "class", type_of(class_name(job, 0)));
+    if (job->names) sink_column(s, "name", KF_COLUMN_TEXT);
     sink_column(s, job->score_name, KF_COLUMN_REAL);
     if (job->probabilities) sink_column(s, "probability", KF_COLUMN_REAL);
   }
@@ -113,10 +124,17 @@ static int put_header(classify_job *job) {
   return sink_end_header(s);
 }
 
+/* NULL: there is no class, or only a number. */
+static const char *called(const classify_job *job, int32_t class) {
+  if (class < 0) return NULL;
+  return kf_class_names_of(job->names, class_name(job, class), (uint32_t) class);
+}
+
 /* If fewer classes have votes, the last columns are empty. */
 static void put_class(const classify_job *job, uint64_t at) {
   int32_t class = job->classes[at];
   sink_class(job->out, class < 0 ? NULL : class_name(job, class), class);
+  if (job->names) sink_text(job->out, called(job, class));
   sink_real(job->out, job->score_digits, class >= 0 ? job->scores[at] : (double)NAN);
   if (job->probabilities) sink_real(job->out, 6, job->probabilities[at]);
 }
@@ -172,6 +190,12 @@ static int put_json(const classify_job *job, uint64_t i) {
   for (uint64_t at = begin; at < begin + n; at++)
     jw_class(j, NULL, class_name(job, job->classes[at]), job->classes[at]);
   jw_close(j, "]");
+  if (job->names) {
+    jw_open(j, "names", '[');
+    for (uint64_t at = begin; at < begin + n; at++)
+      jw_class(j, NULL, called(job, job->classes[at]), job->classes[at]);
+    jw_close(j, "]");
+  }
   jw_reals(j, job->gallery ? "votes" : "scores", job->scores + begin, n);
   if (job->probabilities) jw_reals(j, "probabilities", job->probabilities + begin, n);
   return sink_end_row(job->out);
@@ -390,6 +414,7 @@ static int open_inputs(classify_job *job) {
   TRY(queries_open(cli, 1, &job->queries));
   if (job->queries.data)
     job->comparable = !kf_data_class_name(job->queries.data, 0) == !class_name(job, 0);
+  TRY(load_class_names(cli, label_of, job, count_classes(job), &job->names));
   return check_queries(cli, &job->queries, alone ? NULL : model_of(job), job->gallery);
 }
 
@@ -417,6 +442,7 @@ static const cli_group own_options = {
          .help = "also print the probability of each class"},
         {FLAG("no-reject", use.no_reject),
          .help = "do not mark rows of unknown classes, even if the model has a threshold"},
+        {CLASS_NAMES},
         {JSON, .help = "print the answers or, with -o, what was counted as one JSON object"},
         {OUTPUT("FILE"),
          .help = "write to .tsv, .csv, .json, .jsonl or .parquet instead of standard output"})};
@@ -431,6 +457,8 @@ const cli_command classify_command = {
         "The score is the cosine (larger is nearer) or the Euclidean distance (smaller is nearer). "
         "Classes are printed by name if the model has names, otherwise by number; tabs, line ends, "
         "backslashes and control characters in names are printed as \\t, \\n, \\\\ and \\x1b.\n\n"
+        "--names adds a column with the name of each class, and to JSON a list 'names'; classes "
+        "stay as they are. Classes with the same name have their label behind it.\n\n"
         "With --skip-bad, bad rows have no line. If the rows have labels, the last columns show "
         "them, and the share of right answers is printed on standard error.\n\n"
         "If the rows have ids, they are the second column.\n\n"

@@ -67,6 +67,8 @@ static int check_options(cli_run *cli, const kf_stats *stats) {
   const cli_args *a = &cli->args;
   int explicitly = a->fit.lambda && strcmp(a->fit.lambda, "auto") == 0;
   if (explicitly && a->fit.like) return fail_usage(cli, "--lambda auto cannot be used with --like");
+  if (a->fit.lambda && !explicitly && !a->fit.dim.automatic)
+    TRY(need(cli, "sample", "--lambda auto or --dim auto"));
   if (explicitly && (stats || a->fit.between))
     return fail_usage(cli, "--lambda auto needs the rows themselves, not statistics");
   if (stats || a->fit.between) TRY(need(cli, "criterion", "the rows themselves, not statistics"));

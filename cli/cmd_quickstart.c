@@ -119,18 +119,20 @@ static void print_command(const char *const *words) {
   putchar('\n');
 }
 
-static void print_next(const cli_run *cli, const char *folder, const char *model,
+static void print_next(cli_run *cli, const char *folder, const char *model,
                        const kf_quickstart_result *r) {
   printf("\nWritten to ");
   print_plain(stdout, folder);
   printf("\n  embeddings.safetensors  %s of %u, with labels and paths\n",
          show_counted(r->embed.rows, "row", "rows").text, r->dim_in);
   if (r->prompts) printf("  text.safetensors        the class names\n");
+  if (r->renamed) printf("  names.json              what classes are called\n");
   printf("  model.safetensors       the classifier, %s\n", show_dim(r->dim, r->dim_in).text);
   printf("  report.html             what it gains and what goes wrong; open it in a browser\n"
          "\nNext, the class of a new picture:\n");
+  const char *more = r->renamed ? "--names" : NULL, *names = path_in(cli, folder, "names.json");
   print_command((const char *const[]){"classify", model, "photo.jpg", "--encoder",
-                                      cli->args.encoder.folder, "--top", "3", NULL});
+                                      cli->args.encoder.folder, "--top", "3", more, names, NULL});
 }
 
 static int quickstart(cli_run *cli, const kf_encoder *encoder, const kf_pictures *pictures,

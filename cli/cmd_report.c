@@ -3,6 +3,7 @@
 #include "commands.h"
 #include "eval.h"
 
+#include <math.h>
 #include <string.h>
 
 typedef struct report_inputs {
@@ -42,9 +43,41 @@ static int check_options(cli_run *cli) {
   if (a->text.path) TRY(refuse(cli, "no-normalize", "--text"));
   if (!a->test.data.n) TRY(need(cli, "truth shots", "--test DATA"));
   if (!a->shots.sizes.n) TRY(need(cli, "seeds", "--shots"));
+  if (a->report.no_neighbours) TRY(refuse(cli, "neighbours", "--no-neighbours"));
   TRY(check_text_options(cli));
   TRY(check_choose_options(cli));
   return check_output(cli, a->output);
+}
+
+static void say_accuracy(cli_run *cli, const char *of, uint64_t raw, uint64_t mapped, uint64_t n) {
+  if (n)
+    say(cli, "top-1 accuracy%s: raw %s, Koo-Fu %s %s", of, show_percent(raw, n).text,
+        show_percent(mapped, n).text, show_interval(mapped, n).text);
+}
+
+static void print_json(cli_run *cli, const kf_report_result *r) {
+  cli_json w = jw_begin(stdout);
+  int held = r->held_n > 0, known = held || r->eval.n;
+  uint64_t n = held ? r->held_n : r->eval.n;
+  jw_text(&w, "page", cli->args.output);
+  jw_count(&w, "rows", r->rows);
+  jw_count(&w, "n_unlabelled", r->n_unlabelled);
+  jw_count(&w, "n_bad", r->n_bad);
+  jw_count(&w, "classes", r->classes);
+  jw_count(&w, "dim_in", r->dim_in);
+  jw_count(&w, "dim_out", r->dim);
+  jw_real(&w, "lambda", r->lambda);
+  jw_real(&w, "alpha", r->fused ? r->alpha : (double)NAN);
+  jw_text(&w, "judged", held ? "folds" : "test");
+  jw_count(&w, "n", n);
+  print_json_share(&w, "top1", held ? r->held_top1 : r->eval.top1, n, known);
+  print_json_share(&w, "raw_top1", held ? r->held_raw_top1 : r->eval.raw_top1, n, known);
+  print_json_share(&w, "text_top1", r->eval_text.top1, r->eval_text.n, r->eval_text.n > 0);
+  print_json_share(&w, "fused_top1", r->eval_fused.top1, r->eval_fused.n, r->eval_fused.n > 0);
+  jw_count(&w, "sweep_n", r->n_judged);
+  jw_count(&w, "sweep_rows", r->n_to_judge);
+  jw_real(&w, "sweep_error95", r->sample_error);
+  jw_end(&w);
 }
 
 static void say_result(cli_run *cli, const kf_report_result *r) {
@@ -61,13 +94,27 @@ static void say_result(cli_run *cli, const kf_report_result *r) {
   say_written(cli, cli->args.output, "%s, %s, %s%s%s", show_counted(r->rows, "row", "rows").text,
               show_counted(r->classes, "class", "classes").text, show_dim(r->dim, r->dim_in).text,
               r->n ? "" : ", lambda ", r->n ? "" : show_real(r->lambda).text);
-  if (r->eval.n)
-    say(cli, "top-1 accuracy: raw %s, Koo-Fu %s", show_percent(r->eval.raw_top1, r->eval.n).text,
-        show_percent(r->eval.top1, r->eval.n).text);
+  say_accuracy(cli, "", r->eval.raw_top1, r->eval.top1, r->eval.n);
+  if (r->held_n)
+    say_accuracy(cli,
+                 own_format(cli, " of %s held out", show_counted(r->held_n, "row", "rows").text),
+                 r->held_raw_top1, r->held_top1, r->held_n);
   if (r->eval_fused.n)
     say(cli, "text alone %s, text and prototypes together %s",
         show_percent(r->eval_text.top1, r->eval_text.n).text,
         show_percent(r->eval_fused.top1, r->eval_fused.n).text);
+  if (r->n_judged < r->n_to_judge)
+    say(cli,
+        "%s a sample of %s of %s, the same share of each class (--sample): with 95 %% confidence, "
+        "accuracies of all rows are within %.2f points",
+        r->held_n ? "these and the curves are of" : "curves and neighbours are of",
+        show_count(r->n_judged).text, show_counted(r->n_to_judge, "row", "rows").text,
+        100 * r->sample_error);
+}
+
+static const char *class_of_report(const void *inputs, uint32_t k) {
+  const report_inputs *in = inputs;
+  return in->model ? kf_model_class_name(in->model, k) : kf_data_class_name(in->train, k);
 }
 
 static int run_report(cli_run *cli) {
@@ -94,11 +141,18 @@ static int run_report(cli_run *cli) {
                                 .n_k = a->search.ks.n,
                                 .shots = a->shots.sizes.items,
                                 .n_shots = a->shots.sizes.n,
-                                .seeds = (uint32_t)a->shots.seeds.value};
+                                .seeds = (uint32_t)a->shots.seeds.value,
+                                .neighbours = a->report.no_neighbours ? KF_OFF : KF_ON,
+                                .sample = (uint64_t)a->fit.sample.value};
+  TRY(load_class_names(cli, class_of_report, &in,
+                       in.model ? kf_model_classes(in.model) : kf_data_classes(in.train),
+                       &options.names));
   options.fit.text = in.text;
+  options.fit.sample = 0; /* lambda is chosen as in 'koofu fit' */
   kf_report_result report = {0};
   TRY(result_of(cli, kf_report_write(cli->ctx, in.train, &options, a->output, &report)));
   say_result(cli, &report);
+  if (a->json) print_json(cli, &report);
   return EXIT_OK;
 }
 
@@ -114,11 +168,16 @@ static const cli_group own_options = {
         {MODEL_DIM, .automatic = 1,
          .help = "dimensions of the model, or auto, as in 'koofu fit' (default: all)"},
         {MARGIN}, {DIMS, .help = "dimensions to compare (default: D, D/2, D/4, ...)"},
-        {NEIGHBOUR_LIST, .help = "numbers of neighbours to compare (default: 1,5,15)"}, {SHOTS},
-        {SEEDS},
+        {NEIGHBOUR_LIST, .help = "numbers of neighbours to compare (default: 1,5,15)"},
+        {FLAG("no-neighbours", report.no_neighbours),
+         .help = "leave out neighbours, which take most of the time and memory"},
+        {SAMPLE, .help = "judge at most N rows in curves and by neighbours (default: 50000, or "
+                         "fewer with more than 170000 training rows)"},
+        {SHOTS}, {SEEDS},
         {TEXT_INPUT,
          .help = "text prototypes to add to the model, or to compare with a --model that has none"},
-        {FUSE("")}, {TITLE})};
+        {FUSE("")}, {TITLE}, {CLASS_NAMES},
+        {JSON, .help = "print the figures and their intervals as one JSON object"})};
 
 const cli_command report_command = {
     .name = "report",

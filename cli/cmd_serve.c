@@ -28,6 +28,7 @@ static int serve(cli_run *cli) {
                         .rows = s->rows,
                         .encoder = a->encoder.folder,
                         .images = s->images,
+                        .names = a->names,
                         .journal = s->journal,
                         .token_file = s->token_file,
                         .host = s->host,
@@ -67,7 +68,7 @@ static int serve(cli_run *cli) {
 
 static int run_serve(cli_run *cli) {
   const cli_args *a = &cli->args;
-  if (a->serve.demo && (a->operands.n || given(cli, "gallery rows encoder images journal")))
+  if (a->serve.demo && (a->operands.n || given(cli, "gallery rows encoder images journal names")))
     return fail_usage(cli, "--demo has its own model and gallery, and takes no others");
   if (!a->serve.demo && a->operands.n == 0)
     return fail_usage(cli, "missing argument: MODEL (or --demo)");
@@ -84,6 +85,7 @@ static const cli_group own_options = {
              .help = "the rows of the gallery as the encoder made them, or to make a gallery of"},
             {TEXT("images", serve.images, "DIR"),
              .help = "show the pictures of rows, whose ids are paths in this folder"},
+            {CLASS_NAMES},
             {FLAG("demo", serve.demo), .help = "serve a small synthetic world instead of a model"},
             {FLAG("check", serve.check), .help = "load everything, listen, and stop at once"},
             {TEXT("journal", serve.journal, "DIR"),

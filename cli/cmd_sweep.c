@@ -144,8 +144,6 @@ static int check_options(cli_run *cli) {
   const cli_args *a = &cli->args;
   if (a->sweep.leave_one_out)
     TRY(refuse(cli, "test folds text dims neighbours class-set", "--leave-one-out"));
-  else
-    TRY(need(cli, "sample", "--leave-one-out"));
   if (a->test.data.n)
     TRY(refuse(cli, "folds", "--test"));
   else
@@ -222,9 +220,9 @@ static const cli_group test_options = {
         {FLAG("leave-one-out", sweep.leave_one_out),
          .help = "without --test: leave out each training row in turn; only prototypes with all "
                  "dimensions"},
-        {SAMPLE,
-         .help =
-             "with --leave-one-out: at most N rows, the same share of each class (default: 50000)"},
+        {SAMPLE, .help =
+                     "judge at most N rows, the same share of each class (default: all, or 50000 "
+                     "with --leave-one-out)"},
         {INPUTS("class-set", sweep.class_sets, "FILE"),
          .help =
              "only these classes take part, one name per line; several sets make several tables"})};

@@ -12,8 +12,7 @@ int check_choose_options(cli_run *cli) {
   if (!lambda) TRY(need(cli, "one-se", "--lambda auto"));
   if (!a->fit.dim.automatic) TRY(need(cli, "folds margin", "--dim auto"));
   if (a->fit.margin.value >= 100) return fail_usage(cli, "--margin must be below 100 points");
-  return lambda || a->fit.dim.automatic ? EXIT_OK
-                                        : need(cli, "sample", "--lambda auto or --dim auto");
+  return EXIT_OK;
 }
 
 int read_fuse(cli_run *cli, int *automatic, double *alpha) {

@@ -130,6 +130,9 @@ int check_k(cli_run *cli, const char *path, uint64_t most, uint32_t k);
 /* Refuses options on text without --text. */
 int check_text_options(cli_run *cli);
 int load_text(cli_run *cli, kf_text **out); /* --text */
+/* --names, for n classes with these labels; *out stays if it is not given. */
+int load_class_names(cli_run *cli, const char *(*label_of)(const void *of, uint32_t k),
+                     const void *of, uint32_t n, const kf_class_names **out);
 
 /* Text in place of class means: as given, for the original space, and centred by --text-centre,
  * for the model's. */

@@ -52,7 +52,9 @@ typedef struct cli_args {
   } shots;
   struct report_args { /* koofu report */
     const char *model, *title;
+    int no_neighbours;
   } report;
+  const char *names; /* CLASS_NAMES */
   struct text_args { /* text_options; koofu text-prototypes; koofu add-class */
     const char *path, *fuse;
     int centre, as_is;
@@ -247,7 +249,11 @@ extern const char *const text_centre_choices[]; /* kf_centre, from 1 */
   FLAG("any-encoder", data.any_encoder), .help = "allow mixing embeddings from different encoders"
 #define SPOKEN_NAMES                                                                               \
   INPUT("names", prompts.names, "FILE"),                                                           \
-      .help = "lines 'CLASS<tab>NAME, ...', such as WordNet's, for --classes"
+      .help = "lines 'CLASS<tab>NAME, ...', such as WordNet's, a .csv or a .json, for --classes"
+#define CLASS_NAMES                                                                                \
+  INPUT("names", names, "FILE"),                                                                   \
+      .help = "what to call classes for people: lines 'CLASS<tab>NAME', a .csv, a .json object, "  \
+              "or one name per class"
 #define ALL_NAMES                                                                                  \
   FLAG("all-names", prompts.all_names),                                                            \
       .help = "make prompts of every name of a class, not just the first"

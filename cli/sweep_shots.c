@@ -127,6 +127,7 @@ static int draw_shots(shots_job *j) {
                               .n_shots = a->shots.sizes.n,
                               .seeds = (uint32_t)a->shots.seeds.value,
                               .truth = j->truth,
+                              .sample = (uint64_t)a->fit.sample.value,
                               .method = (kf_method)a->fit.method};
   return own_shots(j->cli,
                    kf_shots_new(j->cli->ctx, j->train, j->test, j->text, &options, &j->shots),
@@ -137,7 +138,7 @@ static int check_options(cli_run *cli) {
   if (!cli->args.test.data.n) TRY(need(cli, "shots", "--test DATA"));
   TRY(refuse(cli,
              "dims lambdas neighbours metric centre between class-set no-raw no-prototypes fuse "
-             "no-normalize text-centre folds leave-one-out sample",
+             "no-normalize text-centre folds leave-one-out",
              "--shots"));
   return check_text_options(cli);
 }

@@ -7,6 +7,20 @@ int check_text_options(cli_run *cli) {
   return need(cli, "fuse text-centre text-as-is", "--text TEXT");
 }
 
+int load_class_names(cli_run *cli, const char *(*label_of)(const void *of, uint32_t k),
+                     const void *of, uint32_t n, const kf_class_names **out) {
+  const char *path = cli->args.names;
+  kf_class_names *names;
+  if (!path) return EXIT_OK;
+  const char **labels = own_memory(cli, n + 1, sizeof *labels);
+  if (!labels) return fail(cli, KF_ERR_MEM);
+  for (uint32_t k = 0; k < n; k++) labels[k] = label_of(of, k);
+  TRY(own_class_names(cli, kf_class_names_load(cli->ctx, path, *labels ? labels : NULL, n, &names),
+                      &names));
+  *out = names;
+  return EXIT_OK;
+}
+
 static kf_centre centre_of(const cli_args *a) {
   return a->text.centre ? (kf_centre)a->text.centre : KF_CENTRE_MODALITY;
 }

@@ -320,7 +320,8 @@ typedef struct kf_prompts_options {
   /* 1: `names` are folder names: underscores become spaces, and a number in front of a word
    * ("n01440764_tench", "017.Cardinal") is dropped. */
   int folders;
-  /* Text file with lines 'CLASS<tab>NAME, …': the words to use for each class. NULL: its name. */
+  /* The words to use for each class: lines 'CLASS<tab>NAME, …', or a .csv or .json file as for
+   * kf_class_names_load. NULL: its name. */
   const char *spoken;
   /* Text file with one template per line, in which {} is the name; or "builtin1" (the paper's
    * single prompt), "builtin7" or "builtin80" (from OpenAI's notebook for ImageNet). NULL:
@@ -445,7 +446,8 @@ typedef struct kf_quickstart_result {
   /* The errors of the model on its own pictures, each left out in turn, as on the page; rows are
    * those of embeddings.safetensors. To be freed with kf_analysis_free. */
   struct kf_analysis *errors;
-  uint64_t reserved[2];
+  uint64_t renamed; /* classes with another name than their folder, in names.json */
+  uint64_t reserved[1];
 } kf_quickstart_result;
 
 /* From pictures in class folders (kf_pictures_open) to a classifier. Writes to a folder (created
@@ -456,6 +458,8 @@ typedef struct kf_quickstart_result {
  *     text.safetensors        text prototypes, if class names are used
  *     model.safetensors       kf_fit with everything chosen
  *     report.html             kf_report_write
+ *     names.json              what classes are called, if not as their folders: for
+ *                             kf_class_names_load
  *
  * Embeddings and text of an earlier run in the same folder are reused if they are unchanged
  * (options->embed.resume). Class names are used if the encoder has a text tower and most of them

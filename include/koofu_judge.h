@@ -511,7 +511,7 @@ typedef struct kf_k_options {
   uint32_t most; /* try 1 … most neighbours; 0: 50, or fewer if there are few rows */
   int weighted;  /* as in kf_vote_options */
   double temperature;
-  uint64_t sample;  /* leave out at most this many rows in turn; 0: 50,000 */
+  uint64_t sample;  /* leave out at most this many rows; 0: 50,000 */
   double tolerance; /* accuracy that may be lost, 0.01 = one point; 0: its standard error */
   uint32_t folds;   /* of kf_k_choice_new_by_folds; 0: 5 */
   kf_metric metric; /* of kf_k_choice_new_by_folds: that of the gallery to come */
@@ -593,7 +593,9 @@ typedef struct kf_sweep_options {
   /* 1: without test data, leave rows out in turn instead of in folds, as in kf_lambda_choice_new:
    * only prototypes in the mapped space, with all dimensions. */
   int leave_one_out;
-  uint64_t sample;         /* with leave_one_out: at most this many rows; 0: 50,000 */
+  /* Judge at most this many rows, the same share of each class, and in folds of as few of them as
+   * have so many; 0: all, or with leave_one_out 50,000. */
+  uint64_t sample;
   const kf_stats *between; /* as in kf_fit_options */
   const kf_truth *truth;   /* of the test rows, instead of their labels; NULL: labels */
   /* Include zero-shot, as in kf_model_new_zero_shot: the unchanged text in the original space, and
@@ -648,7 +650,8 @@ typedef struct kf_shots_options {
   uint32_t seeds;        /* draws for each number of shots, 1 … 1000; 0: 3 */
   const kf_truth *truth; /* of the test rows, instead of their labels; NULL: labels */
   kf_method method;
-  uint64_t reserved[3];
+  uint64_t sample; /* of the test rows, as in kf_sweep_options; 0: all */
+  uint64_t reserved[2];
 } kf_shots_options;
 
 typedef struct kf_shots_point {
@@ -705,6 +708,21 @@ KF_API void kf_shots_spread(const kf_shots *shots, size_t size, kf_shots_classif
  * 5  Report: a page about a data set and its model (docs/report.md)
  * ------------------------------------------------------------------------------------------ */
 
+/* What to call classes for people; everything else goes by labels. */
+typedef struct kf_class_names kf_class_names;
+/* Reads the names of n_classes classes (labels NULL: they have numbers): a .json with an object
+ * from label to name, a .csv with lines 'LABEL,NAME', or a text with lines 'LABEL<tab>NAME' or one
+ * name for each class, in their order. Of several names, separated by commas, the first counts; one
+ * in quotation marks is taken whole. Classes that the file does not name keep their labels; it must
+ * name one. Names may repeat: such classes are shown as "crane (n02012849)". path NULL: labels are
+ * names of folders, spelt as in kf_prompts_options. */
+KF_API kf_status kf_class_names_load(kf_ctx *ctx, const char *path, const char *const *labels,
+                                     uint32_t n_classes, kf_class_names **out);
+KF_API void kf_class_names_free(kf_class_names *names);
+/* The name of a class with this label or, if it is NULL, this number. The label itself if it has
+ * none, or if names is NULL. Owned by names. */
+KF_API const char *kf_class_names_of(const kf_class_names *names, const char *label, uint32_t k);
+
 typedef struct kf_report_options {
   const char *title;                  /* NULL: "Koo-Fu report" */
   const char *train_name, *test_name; /* names of the rows on the page, such as file names */
@@ -720,8 +738,14 @@ typedef struct kf_report_options {
   size_t n_k;
   const uint32_t *shots; /* with test: few-shot curves, as in kf_shots_options; NULL: none */
   size_t n_shots;
-  uint32_t seeds; /* draws for each number of shots; 0: 3 */
-  uint64_t reserved[8];
+  uint32_t seeds;       /* draws for each number of shots; 0: 3 */
+  kf_switch neighbours; /* figures about neighbours; default: on */
+  /* Judge at most this many rows in sweeps and draws and where k is chosen, as in
+   * kf_sweep_options; 0: 50,000, or 2^33 / training rows if fewer, but at least 1,000. All test
+   * rows are judged once. */
+  uint64_t sample;
+  const kf_class_names *names; /* what the page calls classes; NULL: their labels */
+  uint64_t reserved[5];
 } kf_report_options;
 
 typedef struct kf_report_result {
@@ -740,15 +764,20 @@ typedef struct kf_report_result {
   /* Near-duplicates among the training rows, as in kf_fit_report. */
   uint64_t n_compared, n_near;
   int many_near;
-  uint64_t reserved[5];
+  /* How many rows were judged in sweeps, and of how many: fewer if it is a sample. */
+  uint64_t n_judged, n_to_judge;
+  double sample_error; /* accuracies of all are within this, with 95 % confidence; 0: all judged */
+  /* Without test rows: prototypes in folds. */
+  uint64_t held_n, held_raw_top1, held_top1;
+  uint64_t reserved[8];
 } kf_report_result;
 
 /* Writes one HTML page about training rows and their model, choosing everything that is not given.
  * It shows accuracy in the raw space and in Koo-Fu's, over lambda, alpha, dimensions (and what
  * fewer dimensions lose), neighbours and shots; the spectra; a map of the classes; and errors on
  * the test rows or, without these, on training rows left out. The page is self-contained, without
- * scripts; the same input gives the same bytes. Memory: the training rows, five bytes per value,
- * for the neighbours. out may be NULL. */
+ * scripts; the same input gives the same bytes. With many rows, sweeps judge a sample (n_judged).
+ * Memory: the training rows, five bytes per value, for the neighbours. out may be NULL. */
 KF_API kf_status kf_report_write(kf_ctx *ctx, const kf_data *train,
                                  const kf_report_options *options, const char *path,
                                  kf_report_result *out);

@@ -191,6 +191,7 @@ static void put_answer(sv_request *r, const ranking *f, uint64_t i) {
     const char *name = kf_model_class_name(model, (uint32_t)f->classes[at]);
     sv_json_open(t, NULL, '{');
     sv_json_class(t, "class", name, f->classes[at]);
+    sv_put_name(t, r->world, (uint32_t)f->classes[at]);
     sv_json_real(t, "score", f->scores[at]);
     f->probabilities ? sv_json_real(t, "probability", f->probabilities[at])
                      : sv_json_null(t, "probability");

@@ -168,6 +168,7 @@ static void put_one_class(sv_request *r, const sv_world *w, uint32_t k, const ch
   sv_text *t = &r->out;
   sv_json_open(t, key, '{');
   sv_json_class(t, "name", name, k);
+  sv_put_name(t, w, k);
   sv_json_bool(t, "added", added != NULL);
   rows > 0 && !(added && added->text) ? sv_json_int(t, "rows", rows) : sv_json_null(t, "rows");
   sv_json_bool(t, "text", kf_model_class_has_text(w->model, k));

@@ -16,6 +16,7 @@ typedef struct sv_options {
   const char *gallery; /* NULL: made from `rows`, if given */
   const char *rows;    /* data set with the raw rows of the gallery; NULL: none */
   const char *encoder; /* a model folder; NULL: none */
+  const char *names;   /* what to call classes, for kf_class_names_load; NULL: none */
   const char *images;  /* folder: ids of rows are paths in it; NULL: none */
   const char *journal; /* folder for added classes; NULL: MODEL.journal */
   const char *token_file;

@@ -43,8 +43,9 @@ typedef struct sv_shelf {
 
 typedef struct sv_base {
   atomic_uint users;
-  kf_model *model; /* as in the file */
-  int64_t written; /* when, in seconds since 1970; 0: the demo */
+  kf_model *model;       /* as in the file */
+  int64_t written;       /* when, in seconds since 1970; 0: the demo */
+  kf_class_names *names; /* what to call its classes; NULL: by their labels */
 } sv_base;
 
 typedef struct sv_added {
@@ -81,7 +82,7 @@ typedef struct sv_stamp {
 /* Of the model, the gallery and its changes, and the rows and their changes (they may be a gallery
  * too). */
 typedef struct sv_stamps {
-  sv_stamp of[5];
+  sv_stamp of[6];
 } sv_stamps;
 
 sv_world *sv_world_get(sv_server *server); /* takes a reference */
@@ -96,6 +97,8 @@ kf_status sv_state_load(sv_server *server, kf_ctx *ctx, char *message, size_t si
 bool sv_state_changed(const sv_server *server, sv_stamps *now);
 void sv_state_free(sv_server *server);
 const char *sv_shelf_id(const sv_shelf *shelf, uint64_t row); /* NULL: none */
+/* Adds "display_name", what class k is called, if the server was given names. */
+void sv_put_name(sv_text *text, const sv_world *world, uint32_t k);
 /* The number of the class with this name; -1: none. */
 int64_t sv_world_class(const sv_world *world, const char *name);
 /* NULL: no added class has this name. */

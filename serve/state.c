@@ -32,6 +32,7 @@ static void shelf_put(sv_shelf *shelf) {
 static void base_put(sv_base *base) {
   if (!base || atomic_fetch_sub(&base->users, 1) > 1) return;
   kf_model_free(base->model);
+  kf_class_names_free(base->names);
   free(base);
 }
 
@@ -376,7 +377,13 @@ static sv_stamp stamp_of_changes(const char *path) {
 static sv_stamps stamp_all(const sv_server *s) {
   const sv_options *o = &s->options;
   return (sv_stamps){{stamp_of(o->model), stamp_of(o->gallery), stamp_of_changes(o->gallery),
-                      stamp_of(o->rows), stamp_of_changes(o->rows)}};
+                      stamp_of(o->rows), stamp_of_changes(o->rows), stamp_of(o->names)}};
+}
+
+void sv_put_name(sv_text *t, const sv_world *w, uint32_t k) {
+  if (!w->base->names) return;
+  const char *name = kf_class_names_of(w->base->names, kf_model_class_name(w->model, k), k);
+  sv_json_class(t, "display_name", name, k);
 }
 
 bool sv_state_changed(const sv_server *s, sv_stamps *now) {
@@ -385,14 +392,26 @@ bool sv_state_changed(const sv_server *s, sv_stamps *now) {
   return memcmp(now, &s->stamps, sizeof *now) != 0;
 }
 
+static kf_status load_names(const char *path, kf_ctx *ctx, sv_base *base) {
+  uint32_t n = kf_model_classes(base->model);
+  const char **labels = path ? calloc(n, sizeof *labels) : NULL;
+  if (!path) return KF_OK;
+  if (!labels) return KF_ERR_MEM;
+  for (uint32_t k = 0; k < n; k++) labels[k] = kf_model_class_name(base->model, k);
+  kf_status status = kf_class_names_load(ctx, path, *labels ? labels : NULL, n, &base->names);
+  free(labels);
+  return status;
+}
+
 static kf_status load_base(sv_server *s, kf_ctx *ctx, sv_base **out) {
   sv_base *base = calloc(1, sizeof *base);
   if (!base) return KF_ERR_MEM;
   atomic_init(&base->users, 1);
   kf_status status = s->demo ? sv_demo_model(ctx, &base->model)
                              : kf_model_load(ctx, s->options.model, &base->model);
+  if (status == KF_OK) status = load_names(s->options.names, ctx, base);
   if (status != KF_OK) {
-    free(base);
+    base_put(base);
     return status;
   }
   base->written = s->stamps.of[0].seconds;

@@ -115,6 +115,7 @@ static inline void free_variable(void *variable) {
 AUTO_OBJECT(kf_analysis)
 AUTO_OBJECT(kf_bytes)
 AUTO_OBJECT(kf_calibration)
+AUTO_OBJECT(kf_class_names)
 AUTO_OBJECT(kf_class_set)
 AUTO_OBJECT(kf_ctx)
 AUTO_OBJECT(kf_data)

@@ -334,6 +334,7 @@ static kf_status sweep_scenario(kf_ctx *ctx) {
                         .folds = 2};
   KF_TRY(kf_sweep_new(ctx, s, data, NULL, &o, &folds));
   o.n_k = 1;
+  o.sample = 9;
   KF_TRY(kf_sweep_new(ctx, s, data, data, &o, &tested));
   o = (kf_sweep_options){.leave_one_out = 1, .metrics = metrics, .n_metrics = 1};
   return kf_sweep_new(ctx, s, data, NULL, &o, &left_out);
@@ -457,10 +458,14 @@ static kf_status report_scenario(kf_ctx *ctx) {
   static const float points[6][3] = {{3, 1, 0}, {4, 1, 1}, {3, 2, 1},
                                      {1, 3, 0}, {1, 4, 1}, {2, 4, 2}};
   static const int32_t of[6] = {0, 0, 0, 1, 1, 1};
+  static const char *const folders[] = {"017.Owl", "018.Owl"};
   AUTO(kf_data) *data = NULL;
+  AUTO(kf_class_names) *names = NULL;
   const uint32_t one = 1, three = 3;
-  KF_TRY(kf_data_open_memory(ctx, points[0], 6, 3, of, NULL, 2, &data));
-  kf_report_options o = {.test = data, .dims = &three, .n_dims = 1, .k = &one, .n_k = 1};
+  KF_TRY(kf_data_open_memory(ctx, points[0], 6, 3, of, folders, 2, &data));
+  KF_TRY(kf_class_names_load(ctx, NULL, folders, 2, &names));
+  kf_report_options o = {
+      .test = data, .dims = &three, .n_dims = 1, .k = &one, .n_k = 1, .names = names};
   o.fit.folds = 2;
   return kf_report_write(ctx, data, &o, out, NULL);
 }

@@ -301,6 +301,40 @@ TEST(decomposed_once) {
 
 /* --- report ----------------------------------------------------------------------------------- */
 
+typedef struct bar {
+  uint64_t done, total, rises;
+} bar;
+
+static int watch_bar(void *user, const char *what, uint64_t done, uint64_t total) {
+  bar *b = user;
+  assert_string_equal(what, "report");
+  assert_true(done >= b->done && done <= total && (b->total == 0 || b->total == total));
+  b->rises += done > b->done;
+  b->done = done;
+  b->total = total;
+  return 0;
+}
+
+/* One bar, which never falls and comes to its end. */
+TEST(report_progress) {
+  for (int i = 0; i < 16; i++) {
+    bar b = {0};
+    AUTO(kf_ctx) *watched = NULL;
+    kf_ctx_options how = {.threads = 2, .progress = watch_bar, .user = &b};
+    assert_int_equal(kf_ctx_new(&how, &watched), KF_OK);
+    kf_report_options o = {.test = i & 1 ? test : NULL,
+                           .fit.text = i & 2 ? text : NULL,
+                           .neighbours = i & 4 ? KF_OFF : KF_ON,
+                           .sample = i & 8 ? 20 : 0};
+    kf_report_result r;
+    assert_ok(watched, kf_report_write(watched, train, &o, at("bar.html"), &r));
+    assert_int_equal(b.done, b.total);
+    assert_true(b.rises > 5);
+    assert_int_equal(r.n_judged, i & 8 ? 20 : r.n_to_judge);
+    assert_int_equal(r.held_n, i & 1 ? 0 : r.n_judged);
+  }
+}
+
 TEST(report_and_model) {
   AUTO(kf_model) *model = NULL;
   kf_report_result r;
@@ -593,7 +627,8 @@ TEST(from_pictures_to_a_model) {
   assert_ok(ctx, kf_quickstart(ctx, encoder, pictures, &o, out, &r));
   assert_int_equal(r.errors->totals.n, r.n);
   kf_analysis_free(r.errors);
-  assert_int_equal(test_entries(out), 5);
+  assert_int_equal(test_entries(out), 6);
+  assert_int_equal(r.renamed, 2);
   assert_true(r.rows == 6 && r.classes == 2 && r.embed.rows == 6 && r.prompts == 14);
   assert_true(r.n == 6 && r.top1 <= 6 && r.raw_top1 <= 6 && r.fused_top1 >= r.text_top1);
   assert_int_equal(r.dim, r.dim_in);
@@ -610,7 +645,12 @@ TEST(from_pictures_to_a_model) {
   assert_true(r.lambda == kf_model_lambda(model) && r.alpha == kf_model_alpha(model));
   assert_ok(ctx, kf_model_save(ctx, model, at("by-hand.safetensors")));
   assert_same_file(at("by-hand.safetensors"), test_path(out, "model.safetensors"));
-  kf_report_options how = {.train_name = "photos", .fit.text = names};
+  AUTO(kf_class_names) *called = NULL; /* folders in the order of the classes */
+  static const char *const folders[] = {"017.Owl", "red_fox"};
+  assert_ok(ctx, kf_class_names_load(ctx, test_path(out, "names.json"), folders, 2, &called));
+  assert_string_equal(kf_class_names_of(called, "017.Owl", 0), "Owl");
+  assert_string_equal(kf_class_names_of(called, "other", 5), "other");
+  kf_report_options how = {.train_name = "photos", .fit.text = names, .names = called};
   assert_ok(ctx, kf_report_write(ctx, data, &how, at("by-hand.html"), NULL));
   size_t n, m;
   char *page = test_read(test_path(out, "report.html"), &n),
@@ -624,7 +664,7 @@ TEST(from_pictures_to_a_model) {
   assert_ok(ctx, kf_quickstart(ctx, encoder, pictures, &o, at("pictures"), &r));
   kf_analysis_free(r.errors);
   assert_true(r.prompts == 0 && r.dim_n == 6 && r.folds > 0 && r.dim_top1 <= r.dim_n);
-  assert_int_equal(test_entries(at("pictures")), 4);
+  assert_int_equal(test_entries(at("pictures")), 5);
   assert_false(r.embed.unchanged || r.text_reused);
   o.text = KF_DEFAULT;
   o.title = "Another";

@@ -2,6 +2,7 @@
 #include "world.h"
 
 #include "choose/choose.h"
+#include "file/file_internal.h"
 
 typedef struct problem {
   kf_ctx *ctx;
@@ -361,16 +362,17 @@ TEST(order) {
   assert_true(c == s->cells + s->n_cells);
 }
 
-/* Steps are counted one by one up to their total, however rows are judged. */
+/* Progress never falls, has one total, and reaches it, however rows are judged. */
 typedef struct counter {
-  uint64_t done, total;
+  uint64_t done, total, rises;
   char said[1024];
 } counter;
 
 static int count_steps(void *user, const char *what, uint64_t done, uint64_t total) {
   counter *c = user;
   assert_string_equal(what, "sweep");
-  assert_true(done == c->done || done == c->done + 1);
+  assert_true(done >= c->done && done <= total && (c->total == 0 || c->total == total));
+  c->rises += done > c->done;
   c->done = done;
   c->total = total;
   return 0;
@@ -381,8 +383,7 @@ static void keep_said(void *user, const char *message) {
   snprintf(c->said + strlen(c->said), sizeof c->said - strlen(c->said), "%s\n", message);
 }
 
-static void count_sweep(problem *p, const kf_data *test, const kf_sweep_options *o, counter *c,
-                        uint64_t steps) {
+static void count_sweep(problem *p, const kf_data *test, const kf_sweep_options *o, counter *c) {
   AUTO(kf_ctx) *ctx = NULL;
   AUTO(kf_sweep) *s = NULL;
   *c = (counter){0};
@@ -392,32 +393,112 @@ static void count_sweep(problem *p, const kf_data *test, const kf_sweep_options 
           &ctx),
       KF_OK);
   assert_ok(ctx, kf_sweep_new(ctx, p->stats, p->train, test, o, &s));
-  assert_int_equal(c->done, steps);
-  assert_int_equal(c->total, steps);
+  assert_int_equal(c->done, c->total);
+  assert_true(c->rises > 1);
 }
 
-TEST(steps_and_remarks) {
+TEST(progress_and_remarks) {
   AUTO(problem) p = make_problem(0, 2);
   AUTO(kf_text) *prompts = make_text(&p);
   counter c;
   kf_sweep_options o = all_options;
   o.n_dims = 3;
-  count_sweep(&p, p.test, &o, &c,
-              2 * (2 + 2 * (1 + 3))); /* one pass serves all dimensions, or all k */
+  count_sweep(&p, p.test, &o, &c);
   assert_string_equal(c.said, "");
   o.text = prompts;
   o.fuse = 1;
-  count_sweep(&p, p.test, &o, &c, 2 * (2 + 2 * (1 + 3)) + 2 * (1 + 2 * 3) + 2 * 3 + 1);
+  count_sweep(&p, p.test, &o, &c);
   assert_non_null(strstr(c.said, "1 of the 12 classes of the training data is not in the text "
                                  "('c03')"));
   assert_non_null(strstr(c.said, "1 of the 12 classes of the text is not in the training data "
                                  "('other')"));
   o.folds = 3;
   o.n_k = 0;
-  count_sweep(&p, NULL, &o, &c, 3 * (2 * (1 + 2) + 2 * (1 + 2 * 3) + 2 * 3 + 1));
+  count_sweep(&p, NULL, &o, &c);
+  o.sample = 30;
+  count_sweep(&p, NULL, &o, &c);
+  count_sweep(&p, p.test, &o, &c);
   o = all_options;
   o.leave_one_out = 1, o.n_lambdas = 3, o.dims = NULL, o.n_dims = 0, o.k = NULL, o.n_k = 0;
-  count_sweep(&p, NULL, &o, &c, 2);
+  count_sweep(&p, NULL, &o, &c);
+}
+
+/* Every class keeps its share, rounded down or up, however small it is. */
+TEST(shares) {
+  static const uint64_t sizes[] = {900, 1, 60, 0, 3, 36};
+  enum { CLASSES = 6, ALL = 1000, MOST = 90 };
+  uint64_t kept[CLASSES] = {0};
+  kf_row_list rows;
+  kf_err err;
+  assert_int_equal(kf_row_list_make(&rows, ALL, &err), KF_OK);
+  for (uint64_t i = 0, left[CLASSES] = {900, 1, 60, 0, 3, 36}; i < ALL; i++) {
+    int32_t k = (int32_t)(i * 7 % CLASSES);
+    while (left[k] == 0) k = (k + 1) % CLASSES;
+    left[k]--;
+    kf_row_list_add(&rows, i, k);
+  }
+  assert_int_equal(kf_row_list_keep_shares(&rows, CLASSES, MOST, &err), KF_OK);
+  assert_int_equal(rows.n, MOST);
+  for (uint64_t i = 0; i < rows.n; i++) {
+    kept[rows.label[i]]++;
+    assert_true(i == 0 || rows.row[i] > rows.row[i - 1]);
+  }
+  for (size_t k = 0; k < CLASSES; k++)
+    assert_true(kept[k] >= sizes[k] * MOST / ALL && kept[k] <= (sizes[k] * MOST + ALL - 1) / ALL);
+  kf_row_list_clear(&rows);
+  kf_folding f = {.folds = 5, .sample = 30};
+  assert_int_equal(kf_folds_taken(&f, 300), 1);
+  f.sample = 61;
+  assert_int_equal(kf_folds_taken(&f, 300), 2);
+  f.sample = 300;
+  assert_int_equal(kf_folds_taken(&f, 300), 5);
+}
+
+/* Keeps the test rows that a sample of `most` takes; with a truth it takes no notice of labels. */
+static void keep_sample(problem *p, uint64_t most, bool truth) {
+  uint64_t n = 0, place = 0, *rows = kf_alloc(most, sizeof *rows);
+  bool taken[N / 2] = {false};
+  for (int32_t k = 0; k < K; k++)
+    for (size_t i = 0; i < N / 2; i++)
+      if (p->w.labels[N / 2 + i] == k) {
+        uint64_t t = truth ? i : place++;
+        taken[i] = (t + 1) * most / (N / 2) > t * most / (N / 2);
+      }
+  for (size_t i = 0; i < N / 2; i++)
+    if (taken[i]) rows[n++] = i;
+  assert_int_equal(n, most);
+  assert_int_equal(kf_data_keep_rows(&p->test, rows, n, &p->ctx->err), KF_OK);
+}
+
+/* Every third of the test rows that are kept has another class. */
+static kf_truth *write_truth(problem *p, uint64_t most) {
+  const char *folder = test_folder(), *path = test_path(folder, "sample.txt");
+  kf_truth *truth = NULL;
+  FILE *file = fopen(path, "w");
+  assert_non_null(file);
+  for (size_t i = 0; i < N / 2; i++)
+    if ((i + 1) * most / (N / 2) > i * most / (N / 2))
+      fprintf(file, "%s\n", p->names[(p->w.labels[N / 2 + i] + (i % 3 == 0)) % K]);
+  assert_int_equal(fclose(file), 0);
+  assert_ok(p->ctx, kf_truth_load(p->ctx, path, NULL, &truth));
+  return truth;
+}
+
+/* A sample of test rows gives what a data set of these rows gives. */
+TEST(samples) {
+  for (int with_truth = 0; with_truth < 2; with_truth++) {
+    AUTO(problem) p = make_problem(0, 2);
+    AUTO(kf_truth) *whole = with_truth ? write_truth(&p, N / 2) : NULL;
+    AUTO(kf_truth) *part = with_truth ? write_truth(&p, 40) : NULL;
+    kf_sweep_options o = all_options;
+    o.sample = 40, o.truth = whole;
+    AUTO(kf_sweep) *some = sweep(&p, p.test, &o);
+    keep_sample(&p, 40, with_truth);
+    o.sample = 0, o.truth = part;
+    AUTO(kf_sweep) *again = sweep(&p, p.test, &o);
+    assert_int_equal(some->counts.n, 40);
+    assert_memory_equal(some->cells, again->cells, again->n_cells * sizeof *again->cells);
+  }
 }
 
 /* A truth replaces the labels for every kind of cell. */

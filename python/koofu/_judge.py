@@ -248,6 +248,8 @@ def sweep(
     :param raw, prototypes: include the original space, and nearest prototypes.
     :param folds: number of folds, without test rows; None: 5.
     :param leave_one_out: leave rows out in turn instead of in folds.
+    :param sample: judge at most this many rows, the same share of each class; None: all, or 50,000
+        with ``leave_one_out``.
     :param text, fuse: include zero-shot, and text and prototypes together.
     :param stats: the statistics of X, if already computed.
 
@@ -325,6 +327,8 @@ def report(
     k: Optional[Sequence[int]] = None,
     shots: Optional[Sequence[int]] = None,
     seeds: Optional[int] = None,
+    neighbours: bool = True,
+    sample: Optional[int] = None,
     **options: Any,
 ) -> dict[str, Any]:
     """Writes one HTML page about training rows and their model, choosing settings that are not
@@ -339,6 +343,9 @@ def report(
     :param text: text prototypes to fit together with the rows.
     :param dims, k, shots: dimensions, neighbours and numbers of shots to compare.
     :param seeds: draws for each number of shots; None: 3.
+    :param neighbours: include figures about neighbours, which take most of the time.
+    :param sample: judge at most this many rows in curves and by neighbours; None: 50,000, or fewer
+        with more than 170,000 training rows. ``n_judged`` and ``n_to_judge`` say what was done.
     """
     data = open_data(X, y, **options)
     judged = _test_rows(test)
@@ -348,6 +355,8 @@ def report(
         "test_name": test_name or (None if judged is None
                                    else str(test) if is_path(test) else "test rows"),
         "seeds": seeds,
+        "neighbours": 1 if neighbours else 2,
+        "sample": sample,
     }
     result: dict[str, Any] = _koofu.report(
         data._capsule, fs(path), words, {}, judged, _truth(truth),

@@ -320,6 +320,8 @@ static const field page_fields[] = {
     {"train_name", FIELD_TEXT, offsetof(kf_report_options, train_name)},
     {"test_name", FIELD_TEXT, offsetof(kf_report_options, test_name)},
     {"seeds", FIELD_U32, offsetof(kf_report_options, seeds)},
+    {"neighbours", FIELD_I32, offsetof(kf_report_options, neighbours)},
+    {"sample", FIELD_U64, offsetof(kf_report_options, sample)},
 };
 static const field page_results[] = {
     {"rows", FIELD_U64, offsetof(kf_report_result, rows)},
@@ -336,6 +338,12 @@ static const field page_results[] = {
     {"test_top1", FIELD_U64, offsetof(kf_report_result, eval.top1)},
     {"test_top5", FIELD_U64, offsetof(kf_report_result, eval.top5)},
     {"test_raw_top1", FIELD_U64, offsetof(kf_report_result, eval.raw_top1)},
+    {"n_judged", FIELD_U64, offsetof(kf_report_result, n_judged)},
+    {"n_to_judge", FIELD_U64, offsetof(kf_report_result, n_to_judge)},
+    {"sample_error", FIELD_F64, offsetof(kf_report_result, sample_error)},
+    {"held_n", FIELD_U64, offsetof(kf_report_result, held_n)},
+    {"held_top1", FIELD_U64, offsetof(kf_report_result, held_top1)},
+    {"held_raw_top1", FIELD_U64, offsetof(kf_report_result, held_raw_top1)},
 };
 
 /* report(train, path, options, fit options, test | None, truth | None, model | None, text | None,

@@ -98,6 +98,9 @@ def test_sweep_and_report(tmp_path):
     assert 0 < figures["test_raw_top1"] <= 1 and figures["test_top1"] == koofu.evaluate(
         koofu.fit(X[::2], Y[::2]), X[1::2], Y[1::2]).top1
     assert koofu.report(page, X, Y)["test_top1"] is None
+    figures = koofu.report(page, X, Y, sample=50, neighbours=False)
+    assert (figures["n_judged"], figures["n_to_judge"], figures["held_n"]) == (50, 120, 50)
+    assert "-NN" not in page.read_text(encoding="utf-8")
 
 
 def test_figures_are_those_of_the_json_of_the_program(tmp_path):

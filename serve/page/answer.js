@@ -1,6 +1,6 @@
 // The classes of one query as bars, with the margin and 'unknown'.
 
-import { broken, make, percent, score } from './dom.js';
+import { broken, called, make, percent, score } from './dom.js';
 import { tint } from './colours.js';
 import * as selection from './selection.js';
 
@@ -16,9 +16,9 @@ function bar(item, length, isNew, added) {
   const fill = make('i', {});
   fill.style.inlineSize = `${(100 * length).toFixed(1)}%`;
   const row = make('tr', { className: isNew ? 'new' : '' },
-    make('th', { scope: 'row' }, make('span', { className: 'name' }, ...broken(item.class)),
+    make('th', { scope: 'row' }, make('span', { className: 'name' }, ...broken(called(item.class))),
       added ? make('span', { className: 'badge' }, 'added') : null,
-      added ? make('button', { type: 'button', className: 'quiet icon', 'aria-label': `Delete the class ${item.class}`, onclick: () => selection.remove(item.class) }, '×') : null,
+      added ? make('button', { type: 'button', className: 'quiet icon', 'aria-label': `Delete the class ${called(item.class)}`, onclick: () => selection.remove(item.class) }, '×') : null,
       make('span', { className: 'track', 'aria-hidden': 'true' }, fill)),
     make('td', {}, score(item.score)),
     item.probability === undefined || item.probability === null ? null : make('td', {}, percent(item.probability)));
@@ -37,7 +37,7 @@ export function answerBars(result, model, added, fresh) {
     box.append(make('p', { className: 'verdict unknown' }, make('b', {}, 'Unknown'),
       ` The best ${word}, ${score(best.score)}, is ${beyond} the threshold${limit !== null ? ` of ${score(limit)}` : ''}.`));
   } else {
-    const verdict = make('p', { className: 'verdict' }, make('i', { className: 'dot', 'aria-hidden': 'true' }), make('b', {}, ...broken(best.class)));
+    const verdict = make('p', { className: 'verdict' }, make('i', { className: 'dot', 'aria-hidden': 'true' }), make('b', {}, ...broken(called(best.class))));
     tint(verdict, best.class);
     box.append(verdict);
   }

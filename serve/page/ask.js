@@ -1,6 +1,6 @@
 // The Ask view: from a picture, words or a row to classes and nearest rows.
 
-import { $, announce, broken, commands, complain, forget, make, plural } from './dom.js';
+import { $, announce, broken, called, commands, complain, forget, make, plural } from './dom.js';
 import * as api from './api.js';
 import * as selection from './selection.js';
 import { answerBars } from './answer.js';
@@ -42,9 +42,9 @@ function showQuery(own) {
       api.showPicture(image, query.row, 384);
       figure.append(image);
     } else {
-      figure.append(make('blockquote', {}, own?.label ?? `Row ${query.row}`));
+      figure.append(make('blockquote', {}, called(own?.label) ?? `Row ${query.row}`));
     }
-    caption = [make('b', {}, `Row ${query.row}`), own?.id, own?.label].filter(Boolean).map((part) => (part.nodeType ? part : make('span', {}, ...broken(part))));
+    caption = [make('b', {}, `Row ${query.row}`), own?.id, called(own?.label)].filter(Boolean).map((part) => (part.nodeType ? part : make('span', {}, ...broken(part))));
   }
   figure.append(make('figcaption', {}, ...caption));
 }
@@ -79,7 +79,7 @@ function showFound(answer) {
   const self = query.kind === 'row' ? query.row : -1;
   const items = found.neighbours;
   $('found-title').textContent = 'Nearest in the gallery';
-  $('found-note').textContent = found.vote ? `Their vote: ${found.vote}` : '';
+  $('found-note').textContent = found.vote ? `Their vote: ${called(found.vote)}` : '';
   showCards($('cards'), items, self);
   refreshTicks($('cards'));
   return found.query ?? items.find((item) => item.row === self);
@@ -103,7 +103,7 @@ export async function run(fresh) {
   if (classified.value) {
     const result = classified.value.results[0];
     $('answer').replaceChildren(answerBars(result, info.model, added, fresh));
-    said.push(result.unknown ? 'Unknown' : result.classes[0].class);
+    said.push(result.unknown ? 'Unknown' : called(result.classes[0].class));
   } else {
     const words = classified.reason?.message ?? 'Rows of this gallery cannot be classified, only used as queries: start koofu serve with --rows.';
     $('answer').replaceChildren(make('p', { className: 'failure' }, words));

@@ -1,6 +1,6 @@
 // The Classes view: all classes, which of them were added, and a form for a new one.
 
-import { $, broken, commands, complain, make, number, plural } from './dom.js';
+import { $, broken, called, commands, complain, make, number, plural } from './dom.js';
 import * as api from './api.js';
 import * as selection from './selection.js';
 import { tint } from './colours.js';
@@ -11,17 +11,17 @@ let list = [];
 
 function line(item) {
   const row = make('tr', {},
-    make('th', { scope: 'row' }, make('i', { className: 'dot', 'aria-hidden': 'true' }), make('span', { className: 'name' }, ...broken(item.name)),
+    make('th', { scope: 'row' }, make('i', { className: 'dot', 'aria-hidden': 'true' }), make('span', { className: 'name', title: item.name }, ...broken(called(item.name))),
       item.added ? make('span', { className: 'badge' }, 'added') : null),
     make('td', {}, item.rows === null || item.rows === undefined ? '' : number(item.rows)),
-    make('td', {}, item.added ? make('button', { type: 'button', className: 'quiet', 'aria-label': `Delete the class ${item.name}`, onclick: () => selection.remove(item.name) }, 'Delete') : null));
+    make('td', {}, item.added ? make('button', { type: 'button', className: 'quiet', 'aria-label': `Delete the class ${called(item.name)}`, onclick: () => selection.remove(item.name) }, 'Delete') : null));
   tint(row, item.name);
   return row;
 }
 
 function draw() {
   const find = $('classes-find').value.trim().toLowerCase();
-  const wanted = list.filter((item) => item.name.toLowerCase().includes(find));
+  const wanted = list.filter((item) => `${item.name}\n${called(item.name)}`.toLowerCase().includes(find));
   wanted.sort((a, b) => b.added - a.added);
   const body = make('tbody', {}, ...wanted.slice(0, MAX_SHOWN).map(line));
   const added = list.filter((item) => item.added).length;

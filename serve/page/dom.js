@@ -1,5 +1,12 @@
 // Elements, numbers and messages. Text from the server is inserted as text, never as markup.
 
+// What classes are called, by label (koofu serve --names).
+let names = new Map();
+export function nameClasses(list) {
+  names = new Map(list.map((item) => [item.name, item.display_name ?? item.name]));
+}
+export const called = (label) => names.get(label) ?? label;
+
 export const $ = (id) => document.getElementById(id);
 
 // make('li', {className: 'card', onclick: f}, 'text', child): 'aria-…', 'data-…' and 'for' are attributes.

@@ -1,6 +1,6 @@
 // The Map view: the gallery as points, in the raw or the Koo-Fu space.
 
-import { $, announce, broken, commands, make, number, percent, plural } from './dom.js';
+import { $, announce, broken, called, commands, make, number, percent, plural } from './dom.js';
 import * as api from './api.js';
 import * as selection from './selection.js';
 import { addName, classNames, isDark, nameColour, tint } from './colours.js';
@@ -115,7 +115,7 @@ function showTip(i, x, y) {
   tip.hidden = i < 0;
   if (i < 0) return;
   const it = item(i);
-  const words = make('div', {}, make('b', {}, ...broken(it.label ?? 'no label')), make('span', { className: 'soft' }, ...broken(it.id ?? `row ${it.row}`)));
+  const words = make('div', {}, make('b', {}, ...broken(called(it.label) ?? 'no label')), make('span', { className: 'soft' }, ...broken(it.id ?? `row ${it.row}`)));
   tip.replaceChildren(words);
   if (data.images) {
     const image = make('img', { alt: '', width: 64, height: 64 });
@@ -131,7 +131,7 @@ function showTip(i, x, y) {
 function pointLink(i) {
   const it = item(i);
   const link = make('a', { href: `#ask/row/${it.row}` }, make('i', { className: 'dot', 'aria-hidden': 'true' }), it.id ?? `row ${it.row}`);
-  const li = make('li', {}, link, make('span', { className: 'soft' }, it.label ?? ''));
+  const li = make('li', {}, link, make('span', { className: 'soft' }, called(it.label) ?? ''));
   tint(li, it.label ?? '');
   return li;
 }
@@ -148,32 +148,32 @@ function showPoint(i) {
     api.showPicture(image, it.row, 96);
     head.append(image);
   }
-  const about = [it.label ?? 'no label'];
-  if (data.answers && data.answers[i] !== it.label) about.push(`answer: ${data.answers[i]}`);
+  const about = [called(it.label) ?? 'no label'];
+  if (data.answers && data.answers[i] !== it.label) about.push(`answer: ${called(data.answers[i])}`);
   head.append(make('div', {}, make('b', {}, ...broken(it.id ?? `row ${it.row}`)), make('span', { className: 'soft' }, ...broken(about.join(' · '))), make('span', { className: 'soft' }, `row ${it.row}`)));
   const select = make('button', { type: 'button', 'aria-pressed': String(selection.has(it.row)) }, selection.has(it.row) ? 'Selected' : 'Select');
   select.onclick = () => selection.toggle(it);
   $('point').replaceChildren(head,
     make('div', { className: 'ends' }, make('a', { className: 'button', href: `#ask/row/${it.row}` }, 'Search with it'), select),
     make('h3', {}, 'Nearest on the map'), make('ul', { className: 'near' }, ...near.slice(0, NEAREST).map(pointLink)));
-  announce(`${it.label ?? 'no label'}, ${it.id ?? `row ${it.row}`}${selection.has(it.row) ? ', selected' : ''}`);
+  announce(`${called(it.label) ?? 'no label'}, ${it.id ?? `row ${it.row}`}${selection.has(it.row) ? ', selected' : ''}`);
 }
 
 function legend() {
   const counts = new Map();
   for (const k of data.classes) if (k >= 0) counts.set(k, (counts.get(k) ?? 0) + 1);
   const find = $('legend-find').value.trim().toLowerCase();
-  const all = [...counts].filter(([k]) => data.names[k].toLowerCase().includes(find)).sort((a, b) => b[1] - a[1] || a[0] - b[0]);
+  const all = [...counts].filter(([k]) => called(data.names[k]).toLowerCase().includes(find)).sort((a, b) => b[1] - a[1] || a[0] - b[0]);
   $('legend-find').hidden = counts.size <= 12;
   $('legend').replaceChildren(...all.slice(0, MAX_LEGEND).map(([k, count]) => {
     const button = make('button', { type: 'button', className: 'quiet', 'aria-pressed': String(plot.only === k) },
-      make('i', { className: 'dot', 'aria-hidden': 'true' }), make('span', { className: 'name' }, ...broken(data.names[k])), make('span', { className: 'soft' }, number(count)));
+      make('i', { className: 'dot', 'aria-hidden': 'true' }), make('span', { className: 'name' }, ...broken(called(data.names[k]))), make('span', { className: 'soft' }, number(count)));
     button.onclick = () => {
       plot.only = plot.only === k ? -1 : k;
       plot.redraw();
       for (const other of $('legend').querySelectorAll('button')) other.setAttribute('aria-pressed', 'false');
       button.setAttribute('aria-pressed', String(plot.only === k));
-      announce(plot.only === k ? `Only ${data.names[k]}` : 'All classes');
+      announce(plot.only === k ? `Only ${called(data.names[k])}` : 'All classes');
     };
     const li = make('li', {}, button);
     tint(li, data.names[k]);

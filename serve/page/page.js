@@ -1,6 +1,6 @@
 // The page of koofu serve: what the server can do, switching views, theme, token, lost servers.
 
-import { $, announce, make, number, plural, toast } from './dom.js';
+import { $, announce, make, nameClasses, number, plural, toast } from './dom.js';
 import * as api from './api.js';
 import * as ask from './ask.js';
 import * as classes from './classes.js';
@@ -113,6 +113,7 @@ async function begin() {
     }
     return;
   }
+  nameClasses(list.classes);
   setClasses(list.classes.map((item) => item.name));
   ask.setAdded(list.classes.filter((item) => item.added).map((item) => item.name));
   showFacts();

@@ -1,6 +1,7 @@
 // The map on its canvas: a camera, points, class names and, when zoomed in, pictures.
 
 import { classColour, isDark } from './colours.js';
+import { called } from './dom.js';
 import * as api from './api.js';
 import { boundsOf, inside, nearest } from './layout.js';
 
@@ -315,12 +316,12 @@ export class Plot {
     for (const { x, y, k } of places) {
       const [px, py] = this.toScreen(x, y);
       if (px < 0 || py < 0 || px > this.width || py > this.height || (this.only >= 0 && k !== this.only)) continue;
-      const half = pen.measureText(this.data.names[k]).width / 2 + 6;
+      const half = pen.measureText(called(this.data.names[k])).width / 2 + 6;
       const middle = Math.min(Math.max(px, half), this.width - half);
       const line = Math.min(Math.max(py, 10), this.height - 10);
       if (boxes.some((box) => Math.abs(box.x - middle) < box.half + half && Math.abs(box.y - line) < 19)) continue;
       boxes.push({ x: middle, y: line, half });
-      this.drawText(pen, this.data.names[k], middle, line, 12, true);
+      this.drawText(pen, called(this.data.names[k]), middle, line, 12, true);
     }
   }
 

@@ -1,6 +1,6 @@
 // The selected rows of all views, and the tray at the bottom: make a class from them, or export them.
 
-import { $, announce, complain, download, make, plural, toast } from './dom.js';
+import { $, announce, called, complain, download, make, plural, toast } from './dom.js';
 import * as api from './api.js';
 
 const MAX_SHOWN = 200;
@@ -115,7 +115,7 @@ function draw() {
   for (const item of [...rows.values()].slice(0, MAX_SHOWN)) {
     $('tray-list').append(make('li', {},
       make('a', { href: `#ask/row/${item.row}` }, item.id || `row ${item.row}`),
-      make('span', { className: 'soft' }, item.label ?? ''),
+      make('span', { className: 'soft' }, called(item.label) ?? ''),
       make('button', { type: 'button', className: 'quiet icon', 'aria-label': `Deselect row ${item.row}`, onclick: () => toggle(item) }, '×')));
   }
   if (rows.size > MAX_SHOWN) {

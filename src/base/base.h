@@ -322,7 +322,8 @@ typedef struct kf_stage {
   kf_ctx_options caller; /* the caller's own callbacks */
   const char *what;
   uint64_t done, total;
-  bool inside; /* adds the calls' progress to `done`; otherwise only steps count */
+  bool inside;             /* adds the calls' progress to `done`; otherwise only steps count */
+  double costs, cost, all; /* of the parts before this one, of this one, and of all parts */
   /* Sees every message before it is passed on. NULL: repeated messages are passed on once. */
   kf_log_fn hear;
   void *listener;
@@ -331,7 +332,11 @@ typedef struct kf_stage {
 } kf_stage;
 void kf_stage_begin(kf_stage *stage, kf_ctx *ctx, const char *what, uint64_t total);
 kf_status kf_stage_step(kf_stage *stage); /* reports one more step of `total` */
-void kf_stage_end(kf_stage *stage);       /* twice does no harm */
+/* A stage of parts of different costs, in any unit. kf_stage_part begins the next one, within which
+ * the calls' own progress counts. */
+void kf_stage_begin_parts(kf_stage *stage, kf_ctx *ctx, const char *what, double all);
+kf_status kf_stage_part(kf_stage *stage, double cost);
+void kf_stage_end(kf_stage *stage); /* twice does no harm */
 
 /* --- files ----------------------------------------------------------------------------------- */
 

@@ -2,10 +2,20 @@
  * callbacks. */
 #include "base/base.h"
 
+#define PARTS 1000u /* what a stage of parts counts to */
+
+/* What a part calls may count several times from 0, so the stage keeps what it has reached. */
+static void advance(kf_stage *s, uint64_t done, uint64_t total) {
+  double share = total > 0 ? (double)done / (double)total : 0;
+  double reached = PARTS * (s->costs + s->cost * share) / s->all + 1e-6; /* sums are rounded */
+  if (reached > (double)s->done) s->done = reached < PARTS ? (uint64_t)reached : PARTS;
+}
+
 static int pass_progress(void *user, const char *what, uint64_t done, uint64_t total) {
-  const kf_stage *s = user;
+  kf_stage *s = user;
   if (s->caller.progress == NULL) return 0;
   if (s->what == NULL) return s->caller.progress(s->caller.user, what, done, total);
+  if (s->all > 0) advance(s, done, total);
   return s->caller.progress(s->caller.user, s->what, s->done + (s->inside ? done : 0), s->total);
 }
 
@@ -32,6 +42,17 @@ void kf_stage_begin(kf_stage *s, kf_ctx *ctx, const char *what, uint64_t total) 
   ctx->options.progress = pass_progress;
   ctx->options.log = pass_log;
   ctx->options.user = s;
+}
+
+void kf_stage_begin_parts(kf_stage *s, kf_ctx *ctx, const char *what, double all) {
+  kf_stage_begin(s, ctx, what, PARTS);
+  s->all = all;
+}
+
+kf_status kf_stage_part(kf_stage *s, double cost) {
+  s->costs += s->cost;
+  s->cost = cost;
+  return kf_progress(s->ctx, s->what, 0, PARTS);
 }
 
 kf_status kf_stage_step(kf_stage *s) {

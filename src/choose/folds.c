@@ -48,18 +48,12 @@ kf_status kf_fold_groups(const kf_row_list *rows, const uint32_t *groups, uint32
 kf_status kf_fold_rows(const kf_row_list *rows, uint32_t n_classes, uint32_t folds,
                        unsigned char **out, kf_err *err) {
   KF_TRY(check_folds(folds, err));
+  uint64_t *next;
+  KF_TRY(kf_class_places(rows, n_classes, &next, err));
   unsigned char *fold = kf_alloc(rows->n, 1);
-  if (fold == NULL) return kf_fail_memory(err);
-  uint64_t *next = kf_alloc_zero(n_classes, sizeof *next), begin = 0;
-  if (next == NULL) {
-    kf_free(fold);
+  if (fold == NULL) {
+    kf_free(next);
     return kf_fail_memory(err);
-  }
-  for (uint64_t i = 0; i < rows->n; i++) next[rows->label[i]]++;
-  for (uint32_t k = 0; k < n_classes; k++) { /* the fold of the next row, before it is reduced */
-    uint64_t n = next[k];
-    next[k] = begin;
-    begin += n;
   }
   for (uint64_t i = 0; i < rows->n; i++) fold[i] = (unsigned char)(next[rows->label[i]]++ % folds);
   kf_free(next);
@@ -119,10 +113,27 @@ static kf_status fold_failed(kf_ctx *ctx, kf_status status, uint32_t number, uin
 
 /* --- each fold ------------------------------------------------------------------------------- */
 
+uint32_t kf_folds_taken(const kf_folding *f, uint64_t rows) {
+  if (f->taken > 0) return f->taken;
+  if (f->sample == 0 || f->sample >= rows) return f->folds;
+  return (uint32_t)(((kf_i128)f->sample * f->folds + rows - 1) / rows);
+}
+
+/* Equally many rows of each fold that is used. */
+static kf_status take_judged(const kf_folding *f, const kf_row_list *all, const unsigned char *of,
+                             kf_fold *fold, kf_err *err) {
+  KF_TRY(kf_rows_of_fold(all, of, fold->number, false, &fold->judged, err));
+  if (f->sample == 0 || f->sample >= all->n) return KF_OK;
+  uint64_t taken = kf_folds_taken(f, all->n), n = fold->number;
+  uint64_t share = f->sample * (n + 1) / taken - f->sample * n / taken;
+  return kf_row_list_keep_shares(&fold->judged, f->data->n_classes, share, err);
+}
+
 static kf_status take_fold(const kf_folding *f, const kf_row_list *all, const unsigned char *of,
                            kf_fold *fold, kf_row_list *others, kf_err *err) {
   KF_TRY(kf_rows_of_fold(all, of, fold->number, false, &fold->rows, err));
   KF_TRY(kf_data_new_pick(f->data, fold->rows.row, fold->rows.n, &fold->data, err));
+  KF_TRY(take_judged(f, all, of, fold, err));
   if (!f->others) return KF_OK;
   KF_TRY(kf_rows_of_fold(all, of, fold->number, true, others, err));
   return kf_data_new_pick(f->data, others->row, others->n, &fold->others, err);
@@ -150,7 +161,7 @@ kf_status kf_each_fold(kf_ctx *ctx, const kf_folding *f, uint64_t *labelled) {
     status = f->groups != NULL ? kf_fold_groups(&all, f->groups, f->folds, &of, err)
                                : kf_fold_rows(&all, f->data->n_classes, f->folds, &of, err);
   if (status == KF_OK) status = kf_stats_copy(ctx, f->stats, &rest);
-  uint32_t taken = f->taken > 0 ? f->taken : f->folds;
+  uint32_t taken = kf_folds_taken(f, all.n);
   for (uint32_t number = 0; status == KF_OK && number < taken; number++) {
     kf_fold fold = {.number = number, .without = rest};
     kf_row_list others = {0};
@@ -159,6 +170,7 @@ kf_status kf_each_fold(kf_ctx *ctx, const kf_folding *f, uint64_t *labelled) {
     kf_data_free(fold.data);
     kf_data_free(fold.others);
     kf_row_list_clear(&fold.rows);
+    kf_row_list_clear(&fold.judged);
     kf_row_list_clear(&others);
   }
   kf_row_list_clear(&all);

@@ -33,7 +33,7 @@ typedef struct k_job {
   const kf_data *data;
   const kf_model *model; /* fitted again without each fold */
   kf_lambda lambda;
-  kf_row_list sample; /* the rows to classify */
+  double queries, others; /* about how many rows of a fold are classified, among how many */
   kf_stage stage;
 } k_job;
 
@@ -119,8 +119,17 @@ static kf_status search_fold(k_job *j, const kf_gallery *gallery, const kf_data 
     KF_TRY(kf_gallery_nearest(j->ctx, gallery, j->rows, first, n, j->most, &(kf_search_options){0},
                               j->found, j->scores, NULL));
     for (uint64_t i = 0; i < n; i++) count_votes(j, i, labels[first + i]);
+    KF_TRY(kf_progress(j->ctx, "neighbours", first + n, rows->rows));
   }
   return KF_OK;
+}
+
+static double cost_of_index(const k_job *j) {
+  return kf_cost_of_index(j->others, j->data->dim, j->model->map.dim_out);
+}
+
+static double cost_of_search(const k_job *j) {
+  return kf_cost_of_search(j->queries, j->others, j->model->map.dim_out);
 }
 
 static kf_status score_fold(void *argument, const kf_fold *fold) {
@@ -131,19 +140,21 @@ static kf_status score_fold(void *argument, const kf_fold *fold) {
   kf_gallery *gallery = NULL;
   kf_row_list rows = {0};
   kf_data *data = NULL;
+  KF_TRY(kf_stage_part(&j->stage, cost_of_index(j)));
   kf_status status = kf_fold_model(ctx, fold, j->model->map.method, KF_PRIORS_EQUAL, j->lambda, dim,
                                    j->model->map.centre, &model);
   if (status == KF_OK)
     status =
         kf_gallery_make(ctx, fold->others, &model->map, dim, j->options.metric, KF_F32, &gallery);
-  if (status == KF_OK) status = kf_fold_sampled(fold, &j->sample, &rows, &ctx->err);
+  if (status == KF_OK) status = kf_stage_part(&j->stage, cost_of_search(j));
+  if (status == KF_OK) status = kf_fold_sampled(fold, &fold->judged, &rows, &ctx->err);
   if (status == KF_OK) status = kf_data_new_pick(j->data, rows.row, rows.n, &data, &ctx->err);
   if (status == KF_OK) status = search_fold(j, gallery, data, rows.label);
   kf_data_free(data);
   kf_row_list_clear(&rows);
   kf_gallery_free(gallery);
   kf_model_free(model);
-  return status == KF_OK ? kf_stage_step(&j->stage) : status;
+  return status;
 }
 
 /* The fewest rows that remain without a fold. */
@@ -154,14 +165,13 @@ static uint64_t least_left(uint64_t rows, uint32_t folds) {
 static kf_status prepare_folds(k_job *j, const kf_stats *stats) {
   kf_err *err = &j->ctx->err;
   kf_k_options *o = &j->options;
-  uint64_t labelled, left = least_left(stats->rows, o->folds);
+  uint64_t left = least_left(stats->rows, o->folds);
   j->lambda = kf_fold_lambda((kf_lambda){j->model->map.lambda, KF_LAMBDA_ABSOLUTE},
                              j->model->mean_eigenvalue);
   j->most = o->most > 0 ? o->most : left < MOST_K ? (uint32_t)left : MOST_K;
   KF_TRY(kf_check_neighbours(j->most, left, err));
-  KF_TRY(kf_sample_rows(j->ctx, j->data, o->sample, &j->sample, &labelled));
   j->batch = FOLD_BATCH;
-  return take_memory(j, j->sample.n, j->data->dim);
+  return take_memory(j, o->sample < stats->rows ? o->sample : stats->rows, j->data->dim);
 }
 
 static kf_status search_folds(k_job *j, const kf_stats *stats) {
@@ -170,11 +180,17 @@ static kf_status search_folds(k_job *j, const kf_stats *stats) {
   kf_folding folding = {.stats = stats,
                         .data = j->data,
                         .folds = j->options.folds,
+                        .sample = j->options.sample,
                         .others = true,
                         .work = score_fold,
                         .argument = j};
-  kf_stage_begin(&j->stage, j->ctx, "neighbours", j->options.folds);
+  uint32_t taken = kf_folds_taken(&folding, stats->rows);
+  j->others = (double)least_left(stats->rows, folding.folds);
+  j->queries = (double)j->card.n / taken;
+  kf_stage_begin_parts(&j->stage, j->ctx, "neighbours",
+                       taken * (cost_of_index(j) + cost_of_search(j)));
   kf_status status = kf_each_fold(j->ctx, &folding, &labelled);
+  if (status == KF_OK) status = kf_stage_part(&j->stage, 0);
   kf_stage_end(&j->stage);
   if (status == KF_OK && j->scored == 0)
     return kf_fail(&j->ctx->err, KF_ERR_MATH, "k cannot be chosen: no class has rows in two folds");
@@ -223,13 +239,13 @@ kf_status kf_k_choice_new_by_folds(kf_ctx *ctx, const kf_stats *stats, const kf_
   KF_ENTER(ctx, stats != NULL && data != NULL && model != NULL && out != NULL);
   KF_OPTIONS(kf_k_options, o, options);
   if (o.folds == 0) o.folds = KF_DEFAULT_FOLDS;
+  if (o.sample == 0) o.sample = KF_DEFAULT_SAMPLE;
   k_job j = {.ctx = ctx, .data = data, .model = model, .options = o};
   KF_TRY(kf_check_tolerance(o.tolerance, err));
   KF_TRY(kf_check_statistics_of(stats, data, err));
   KF_TRY(kf_map_check_data(&model->map, data, err));
   kf_status status = search_folds(&j, stats);
   if (status == KF_OK) status = hand_out(&j, out);
-  kf_row_list_clear(&j.sample);
   kf_arena_free(&j.arena);
   return status;
 }

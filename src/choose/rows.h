@@ -34,8 +34,27 @@ static inline bool kf_takes(uint64_t t, uint64_t share, uint64_t n) {
 kf_status kf_sample_rows(kf_ctx *ctx, const kf_data *data, uint64_t most, kf_row_list *out,
                          uint64_t *labelled);
 
+/* Where the rows of each class begin if all are put in the order of their classes, [n_classes]. */
+kf_status kf_class_places(const kf_row_list *rows, uint32_t n_classes, uint64_t **out, kf_err *err);
 /* Keeps at most `most` of the rows, spread evenly. */
 void kf_row_list_keep(kf_row_list *rows, uint64_t most);
+/* The same in the order of classes, so that each keeps its share, rounded down or up. Unlike a
+ * sample with a row of every class, this does not favour small ones, so the accuracy of these rows
+ * is an unbiased estimate of that of all. */
+kf_status kf_row_list_keep_shares(kf_row_list *rows, uint32_t n_classes, uint64_t most,
+                                  kf_err *err);
+
+/* Test rows to judge instead of all; data is NULL if all are judged. */
+typedef struct kf_test_sample {
+  kf_row_list rows;
+  kf_data *data;
+  kf_truth *truth; /* NULL: none */
+} kf_test_sample;
+/* Takes at most `most` (0: all) of the labelled rows, as kf_row_list_keep_shares does; with a
+ * truth, of all rows. Must be cleared after a failure, too. Errors go to the context. */
+kf_status kf_test_sample_take(kf_ctx *ctx, const kf_data *test, const kf_truth *truth,
+                              uint64_t most, kf_test_sample *out);
+void kf_test_sample_clear(kf_test_sample *sample);
 
 /* The first most[k] rows of each class k, or all that it has, class by class: those of class k end
  * at ends[k] of the list. */
@@ -77,6 +96,7 @@ typedef struct kf_fold {
   uint32_t number; /* from 0 */
   kf_row_list rows;
   kf_data *data;           /* the rows as a data set */
+  kf_row_list judged;      /* the rows in the folding's sample */
   kf_data *others;         /* all other rows; NULL: not asked for */
   const kf_stats *without; /* statistics of all other rows */
 } kf_fold;
@@ -84,7 +104,10 @@ typedef struct kf_folding {
   const kf_stats *stats; /* of the data */
   const kf_data *data;
   uint32_t folds;
-  uint32_t taken;         /* use only this many folds, the first ones; 0: all */
+  uint32_t taken; /* use only this many folds, the first ones; 0: all */
+  /* Judge about this many rows, of the fewest folds that have so many; 0: all. Which fold a row is
+   * in says nothing about it, so these rows stand for all. */
+  uint64_t sample;
   bool others;            /* kf_fold.others is wanted */
   const uint32_t *groups; /* rows of a group go to the same fold; NULL: stratified folds */
   kf_status (*work)(void *argument, const kf_fold *fold);
@@ -93,6 +116,8 @@ typedef struct kf_folding {
 /* Fits a model to all rows outside a fold. dim 0: all dimensions. */
 kf_status kf_fold_model(kf_ctx *ctx, const kf_fold *fold, kf_method method, kf_priors priors,
                         kf_lambda lambda, uint32_t dim, kf_centre centre, kf_model **out);
+/* How many folds a folding uses for a data set of this many rows with labels. */
+uint32_t kf_folds_taken(const kf_folding *folding, uint64_t rows);
 /* The rows of a fold that are in the sample and whose class has rows outside the fold. */
 kf_status kf_fold_sampled(const kf_fold *fold, const kf_row_list *sample, kf_row_list *out,
                           kf_err *err);

@@ -284,7 +284,11 @@ kf_status kf_shots_new(kf_ctx *ctx, const kf_data *data, const kf_data *test, co
   j.out = kf_alloc_tail(sizeof *j.out, c->n_shots, of_a_size);
   if (j.out == NULL) return kf_fail_memory(err);
   j.out->n_classifiers = classifiers;
-  kf_status status = try_all(&j);
+  kf_test_sample sample;
+  kf_status status = kf_test_sample_take(ctx, test, o.truth, o.sample, &sample);
+  if (sample.data != NULL) j.test = sample.data, j.options.truth = sample.truth;
+  if (status == KF_OK) status = try_all(&j);
+  kf_test_sample_clear(&sample);
   kf_row_list_clear(&j.all);
   KF_HAND_OUT(status, out, j.out, kf_shots_free);
 }

@@ -31,23 +31,22 @@ static kf_status check_data(const kf_stats *stats, const kf_data *train, const k
 /* --- folds ----------------------------------------------------------------------------------- */
 
 static kf_status run_fold(void *argument, const kf_fold *fold) {
-  kf_sweep_job job = *(const kf_sweep_job *)argument;
+  const kf_sweep_job *j = argument;
+  kf_sweep_job job = *j;
   job.stats = fold->without;
   job.train = fold->others;
-  job.test = fold->data;
-  job.fold = &fold->rows;
-  return kf_sweep_run(&job);
+  job.fold = &fold->judged;
+  kf_data *judged;
+  KF_TRY(kf_data_new_pick(j->train, job.fold->row, job.fold->n, &judged, &j->ctx->err));
+  job.test = judged;
+  kf_status status = kf_sweep_run(&job);
+  kf_data_free(judged);
+  return status;
 }
 
-static kf_status run_folds(kf_sweep_job *j) {
+static kf_status run_folds(kf_sweep_job *j, const kf_folding *folding) {
   kf_sweep *s = j->sweep;
-  kf_folding folding = {.stats = j->stats,
-                        .data = j->train,
-                        .folds = s->folds,
-                        .others = true,
-                        .work = run_fold,
-                        .argument = j};
-  KF_TRY(kf_each_fold(j->ctx, &folding, &s->counts.rows));
+  KF_TRY(kf_each_fold(j->ctx, folding, &s->counts.rows));
   for (size_t i = 0; i < s->n_cells; i++)
     if (s->cells[i].n == 0)
       return kf_fail(&j->ctx->err, KF_ERR_MATH,
@@ -58,11 +57,34 @@ static kf_status run_folds(kf_sweep_job *j) {
 /* --- kf_sweep_new ---------------------------------------------------------------------------- */
 
 static kf_status run_plan(kf_sweep_job *j) {
-  uint32_t folds = j->sweep->folds;
-  uint64_t steps = j->plan->passes + kf_sweep_chooses_alpha(j->plan);
-  kf_stage_begin(j->stage, j->ctx, "sweep", folds > 0 ? steps * folds : steps);
-  kf_status status = folds > 0 ? run_folds(j) : kf_sweep_run(j);
+  uint64_t sample = j->plan->options.sample;
+  kf_folding folding = {.stats = j->stats,
+                        .data = j->train,
+                        .folds = j->sweep->folds,
+                        .sample = sample,
+                        .others = true,
+                        .work = run_fold,
+                        .argument = j};
+  uint32_t taken = j->sweep->folds > 0 ? kf_folds_taken(&folding, j->stats->rows) : 1;
+  uint64_t rows = j->test != NULL ? j->test->rows : j->stats->rows;
+  j->judged = (double)(sample > 0 && sample < rows ? sample : rows) / taken;
+  kf_stage_begin_parts(j->stage, j->ctx, "sweep", kf_sweep_cost(j) * taken);
+  kf_status status = j->sweep->folds > 0 ? run_folds(j, &folding) : kf_sweep_run(j);
+  if (status == KF_OK) status = kf_stage_part(j->stage, 0);
   kf_stage_end(j->stage);
+  return status;
+}
+
+/* With test rows, a sample of them. */
+static kf_status run_sample(kf_sweep_job *j) {
+  kf_test_sample sample = {0};
+  const kf_truth *truth = j->truth;
+  kf_status status = KF_OK;
+  if (j->test != NULL)
+    status = kf_test_sample_take(j->ctx, j->test, truth, j->plan->options.sample, &sample);
+  if (sample.data != NULL) j->test = sample.data, j->truth = sample.truth;
+  if (status == KF_OK) status = run_plan(j);
+  kf_test_sample_clear(&sample);
   return status;
 }
 
@@ -81,7 +103,7 @@ static kf_status make(kf_sweep_job *j, const kf_sweep_options *o, kf_sweep_plan 
   s->n_cells = plan->n_cells;
   s->cells = (kf_sweep_cell *)(s + 1);
   memcpy(s->cells, plan->cells, plan->n_cells * sizeof *s->cells);
-  KF_HAND_OUT(run_plan(j), out, s, kf_sweep_free);
+  KF_HAND_OUT(run_sample(j), out, s, kf_sweep_free);
 }
 
 kf_status kf_sweep_new(kf_ctx *ctx, const kf_stats *stats, const kf_data *train,
@@ -92,8 +114,13 @@ kf_status kf_sweep_new(kf_ctx *ctx, const kf_stats *stats, const kf_data *train,
   KF_TRY(check_data(stats, train, test, &o, err));
   kf_sweep_plan plan = {0};
   kf_stage stage;
-  kf_sweep_job j = {
-      .ctx = ctx, .plan = &plan, .stats = stats, .train = train, .test = test, .stage = &stage};
+  kf_sweep_job j = {.ctx = ctx,
+                    .plan = &plan,
+                    .stats = stats,
+                    .train = train,
+                    .test = test,
+                    .truth = o.truth,
+                    .stage = &stage};
   kf_status status = make(&j, &o, &plan, out);
   kf_sweep_plan_clear(&plan);
   return status;

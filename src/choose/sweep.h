@@ -46,7 +46,6 @@ typedef struct kf_sweep_plan {
   size_t n_cells;
   kf_sweep_cell *cells; /* settings, in the documented order; NULL while they are counted */
   kf_sweep_work *work;  /* [n_cells] in the order of execution */
-  uint64_t passes;
   kf_arena arena;
 } kf_sweep_plan;
 
@@ -68,7 +67,9 @@ typedef struct kf_sweep_job {
   const kf_sweep_plan *plan;
   const kf_stats *stats; /* of the training rows */
   const kf_data *train, *test;
-  const kf_row_list *fold; /* the test rows, if they are a fold */
+  const kf_truth *truth;   /* of the test rows; NULL: labels */
+  const kf_row_list *fold; /* the test rows, if they are of a fold */
+  double judged;           /* about how many rows are judged, of each fold */
   kf_sweep *sweep;
   kf_stage *stage;
   /* While it runs. */
@@ -80,5 +81,7 @@ typedef struct kf_sweep_job {
 } kf_sweep_job;
 /* Adds hits to the cells of the sweep. Errors go to the context. */
 kf_status kf_sweep_run(kf_sweep_job *job);
+/* About how much a run costs, as kf_cost_of_search does. With folds, on one of them. */
+double kf_sweep_cost(const kf_sweep_job *job);
 
 #endif

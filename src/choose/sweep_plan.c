@@ -118,8 +118,6 @@ static kf_status lay_out(kf_sweep_plan *p, kf_err *err) {
   p->cells = cells;
   add_cells(p);
   qsort(p->work, p->n_cells, sizeof *p->work, by_key);
-  for (size_t i = 0; i < p->n_cells; p->passes++)
-    i += kf_sweep_agreeing(p->work + i, p->n_cells - i, KF_SWEEP_KEYS);
   return KF_OK;
 }
 

@@ -58,6 +58,34 @@ static void take_counts(const kf_sweep_job *j, kf_sweep_kind kind, const kf_eval
   to->top1 = to->top5 = to->raw_top1 = to->raw_top5 = 0;
 }
 
+/* --- costs ------------------------------------------------------------------------------------ */
+
+/* Of what cells share, besides the model. */
+static double cost_of_shared(const kf_sweep_job *j, const kf_sweep_work *w) {
+  const kf_sweep_cell *c = setting_of(j, w);
+  double rows = (double)j->stats->rows;
+  return c->k > 0 ? kf_cost_of_index(rows, j->stats->dim, c->dim) : 0;
+}
+
+static double cost_of_pass(const kf_sweep_job *j, const kf_sweep_work *w) {
+  const kf_sweep_cell *c = setting_of(j, w);
+  if (c->k > 0) return kf_cost_of_search(j->judged, (double)j->stats->rows, c->dim);
+  return kf_cost_of_prototypes(j->judged, j->stats->n_classes, j->stats->dim);
+}
+
+double kf_sweep_cost(const kf_sweep_job *j) {
+  const kf_sweep_plan *p = j->plan;
+  double all = 0;
+  for (size_t i = 0, n; i < p->n_cells; i += n) {
+    const kf_sweep_work *same = p->work + i;
+    n = kf_sweep_agreeing(same, p->n_cells - i, KF_SWEEP_SHARED);
+    all += cost_of_shared(j, same);
+    for (size_t t = 0; t < n; t += kf_sweep_agreeing(same + t, n - t, KF_SWEEP_KEYS))
+      all += cost_of_pass(j, same + t);
+  }
+  return all;
+}
+
 /* --- passes over the test rows --------------------------------------------------------------- */
 
 /* Evaluates the nearest prototypes of one model. */
@@ -68,7 +96,7 @@ static kf_status run_eval(kf_sweep_job *j, const kf_model *model, const kf_sweep
                              .include_raw = c->raw ? KF_ON : KF_OFF,
                              .include_mapped = c->raw ? KF_OFF : KF_ON,
                              .part = c->fused ? KF_PART_FUSED : KF_PART_DEFAULT,
-                             .truth = j->plan->options.truth,
+                             .truth = j->truth,
                              .set = set_of(j, w)};
   kf_eval_result e;
   KF_TRY(kf_eval(j->ctx, model, j->test, &options, &e));
@@ -83,7 +111,7 @@ static kf_status run_neighbours(kf_sweep_job *j, const kf_gallery *gallery, cons
                                 size_t n) {
   const kf_sweep_options *o = &j->plan->options;
   kf_gallery_eval_options options = {
-      .k = o->k, .n_k = o->n_k, .truth = o->truth, .set = set_of(j, w)};
+      .k = o->k, .n_k = o->n_k, .truth = j->truth, .set = set_of(j, w)};
   kf_eval_result counts;
   kf_hits *hits = kf_alloc(o->n_k, sizeof *hits);
   if (hits == NULL) return kf_fail_memory(&j->ctx->err);
@@ -135,7 +163,7 @@ static kf_status run_dims(kf_sweep_job *j, const kf_sweep_work *w, size_t n) {
   kf_judge judge;
   kf_eval_result counts;
   kf_status status = kf_judge_start(j->ctx, &judge, kf_known_model(j->model, KF_PART_IMAGES),
-                                    set_of(j, w), j->test, j->test->rows, j->plan->options.truth);
+                                    set_of(j, w), j->test, j->test->rows, j->truth);
   KF_TAKE(&arena, dims, n);
   KF_TAKE_ZERO(&arena, points, n);
   if (status == KF_OK && arena.failed) status = kf_fail_memory(&j->ctx->err);
@@ -174,6 +202,7 @@ static kf_status fold_counts(kf_sweep_job *j, const shared *s, const kf_sweep_wo
 
 static kf_status run_pass(kf_sweep_job *j, const shared *s, const kf_sweep_work *w, size_t n) {
   bool counts;
+  KF_TRY(kf_stage_part(j->stage, cost_of_pass(j, w)));
   KF_TRY(fold_counts(j, s, w, &counts));
   if (!counts) return KF_OK;
   if (s->gallery != NULL)
@@ -182,7 +211,7 @@ static kf_status run_pass(kf_sweep_job *j, const shared *s, const kf_sweep_work 
     KF_TRY(run_dims(j, w, n));
   else
     KF_TRY(run_eval(j, s->model != NULL ? s->model : j->model, w, n));
-  return kf_stage_step(j->stage);
+  return KF_OK;
 }
 
 /* --- shared objects -------------------------------------------------------------------------- */
@@ -209,10 +238,9 @@ static kf_status choose_alphas(kf_sweep_job *j) {
     return KF_OK;
   }
   kf_fuse_options options = {
-      .centre = KF_CENTRE_MEAN, .sample = o->sample, .alphas = o->alphas, .n_alphas = o->n_alphas};
-  KF_TRY(
-      kf_fuse_alphas(j->fitter, j->train, o->text, &options, o->lambdas, o->n_lambdas, j->alphas));
-  return kf_stage_step(j->stage);
+      .centre = KF_CENTRE_MEAN, .alphas = o->alphas, .n_alphas = o->n_alphas};
+  return kf_fuse_alphas(j->fitter, j->train, o->text, &options, o->lambdas, o->n_lambdas,
+                        j->alphas);
 }
 
 /* Fused maps are centred on the mean, as in kf_fit with text. */
@@ -238,7 +266,8 @@ static kf_status make_shared(kf_sweep_job *j, const kf_sweep_work *w, shared *s)
 
 static kf_status run_sharing(kf_sweep_job *j, const kf_sweep_work *w, size_t n) {
   shared s = {0};
-  kf_status status = make_shared(j, w, &s);
+  kf_status status = kf_stage_part(j->stage, cost_of_shared(j, w));
+  if (status == KF_OK) status = make_shared(j, w, &s);
   for (size_t i = 0, next; status == KF_OK && i < n; i = next) {
     next = i + kf_sweep_agreeing(w + i, n - i, KF_SWEEP_KEYS);
     status = run_pass(j, &s, w + i, next - i);
@@ -267,6 +296,7 @@ static kf_status leave_out_at(kf_sweep_job *j, kf_left_out *l, const kf_sweep_wo
 
 /* Leaves training rows out at all lambdas. */
 static kf_status leave_out(kf_sweep_job *j, const kf_sweep_work *w, size_t n) {
+  KF_TRY(kf_stage_part(j->stage, cost_of_pass(j, w)));
   const kf_sweep_options *o = &j->plan->options;
   kf_left_out_options by = {.metric = setting_of(j, w)->metric,
                             .centre = o->centre,
@@ -281,7 +311,7 @@ static kf_status leave_out(kf_sweep_job *j, const kf_sweep_work *w, size_t n) {
     status = kf_fail(&j->ctx->err, KF_ERR_MATH, "no row can be left out: no class has two rows");
   for (size_t i = 0; status == KF_OK && i < n; i++) status = leave_out_at(j, l, &w[i]);
   kf_left_out_free(l);
-  return status == KF_OK ? kf_stage_step(j->stage) : status;
+  return status;
 }
 
 /* --- all of it ------------------------------------------------------------------------------- */

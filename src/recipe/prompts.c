@@ -1,7 +1,6 @@
 /* prompts.c - makes prompts from class names and templates, and text prototypes from prompts. */
-#include "recipe/recipe.h"
+#include "recipe/names.h"
 
-#include <ctype.h>
 #include <string.h>
 
 struct kf_prompts {
@@ -13,140 +12,18 @@ struct kf_prompts {
   kf_names names;   /* of classes */
 };
 
-/* --- lines of a file -------------------------------------------------------------------------- */
-
-typedef struct lines {
-  const char *path;
-  kf_string bytes; /* each line with a NUL */
-  size_t n;
-  char **items;
-} lines;
-
-static kf_status keep_line(void *argument, uint64_t line, const char *text, size_t length,
-                           kf_err *err) {
-  lines *l = argument;
-  if (!kf_utf8_valid(text, length))
-    return kf_fail_file(err, l->path, "line %llu is not valid UTF-8", (unsigned long long)line);
-  kf_string_add(&l->bytes, text, length);
-  kf_string_add(&l->bytes, "", 1);
-  l->n++;
-  return KF_OK;
-}
-
-/* Points at n strings that follow one another, each with its NUL. */
-static kf_status point_at(const kf_string *bytes, uint64_t n, char ***out, kf_err *err) {
-  *out = kf_alloc(n, sizeof **out);
-  if (*out == NULL || bytes->failed) return kf_fail_memory(err);
-  char *at = bytes->data;
-  for (uint64_t i = 0; i < n; i++, at += strlen(at) + 1) (*out)[i] = at;
-  return KF_OK;
-}
-
-static void clear_lines(lines *l) {
-  kf_string_clear(&l->bytes);
-  kf_free(l->items);
-}
-
-/* The lines must be cleared after a failure, too. */
-static kf_status read_lines(const char *path, lines *out, kf_err *err) {
-  *out = (lines){.path = path};
-  KF_TRY(kf_lines_read(path, keep_line, out, err));
-  if (out->n == 0) return kf_fail_file(err, path, "is empty");
-  return point_at(&out->bytes, out->n, &out->items, err);
-}
-
-/* --- names ------------------------------------------------------------------------------------ */
-
-/* A class: its label, and the names for prompts, separated by commas. */
-typedef struct class_names {
-  const char *label;
-  char *names;
-  bool whole; /* there is one name; commas are part of it */
-} class_names;
-
 typedef struct builder {
   const kf_prompts_options *options;
   kf_prompts *prompts;
   kf_arena arena;
-  lines class_lines, spoken, template_lines;
-  class_names *classes;
+  kf_line_list class_lines, template_lines;
+  kf_name_file spoken;
+  kf_called *classes;
   size_t n_classes;
   const char *const *templates;
   size_t n_templates;
   kf_err *err;
 } builder;
-
-static bool is_blank(char c) { return c == ' ' || c == '\t'; }
-
-static char *trim(char *text) {
-  while (is_blank(*text)) text++;
-  for (size_t n = strlen(text); n > 0 && is_blank(text[n - 1]);) text[--n] = '\0';
-  return text;
-}
-
-/* '#' at the start or after a blank begins a comment. */
-static void cut_comment(char *text) {
-  for (char *c = text; *c != '\0'; c++)
-    if (*c == '#' && (c == text || is_blank(c[-1]))) {
-      *c = '\0';
-      return;
-    }
-}
-
-/* Unquotes 'name', # comment, as in a Python list. NULL: the closing quotation mark is followed by
- * something other than a comma or a comment. */
-static char *unquote(char *text) {
-  char *end = strrchr(text + 1, *text);
-  for (char *c = text + 1; *c != '\0'; c++) /* the last mark before a comment */
-    if (*c == *text && (c[1] == ',' || c[1] == '\0' || is_blank(c[1]))) {
-      end = c;
-      break;
-    }
-  if (end == NULL) return NULL;
-  char *rest = end + 1;
-  if (*rest == ',') rest++;
-  cut_comment(rest);
-  if (*trim(rest) != '\0') return NULL;
-  *end = '\0';
-  return text + 1;
-}
-
-/* Reads the names in a line, and modifies it. */
-static kf_status read_names(const char *path, size_t line, char *text, class_names *out,
-                            kf_err *err) {
-  text = trim(text);
-  out->whole = *text == '\'' || *text == '"';
-  if (out->whole)
-    text = unquote(text);
-  else
-    cut_comment(text);
-  if (text == NULL)
-    return kf_fail_file(err, path, "line %zu: the quotation mark does not end a name", line);
-  out->names = trim(text);
-  size_t n = strlen(out->names);
-  if (!out->whole && n > 0 && out->names[n - 1] == ',') out->names[n - 1] = '\0';
-  if (*out->names == '\0')
-    return kf_fail_file(err, path, "line %zu is empty, where a class name must be", line);
-  return KF_OK;
-}
-
-/* The length of the first of several names, without blanks after it. */
-static size_t name_length(const class_names *c, const char *name) {
-  size_t n = c->whole ? strlen(name) : strcspn(name, ",");
-  while (n > 0 && is_blank(name[n - 1])) n--;
-  return n;
-}
-
-/* Adds line i to a dictionary; fails if the dictionary has the text already. */
-static kf_status add_once(kf_dict *dict, const char *path, size_t i, const char *text,
-                          size_t length, kf_hint hint, kf_err *err) {
-  int64_t before = kf_dict_find(dict, text, length);
-  if (before >= 0)
-    return kf_fail_hint(err, KF_ERR_DATA, hint,
-                        "%s: line %zu repeats the class name '%.*s' of line %lld", path, i + 1,
-                        (int)(length < 64 ? length : 64), text, (long long)before + 1);
-  return kf_dict_add(dict, text, length, (uint32_t)i) ? KF_OK : kf_fail_memory(err);
-}
 
 /* Classes must differ by their label, or by the name that prompts are made of. */
 static kf_status check_repeats(const builder *b) {
@@ -157,85 +34,33 @@ static kf_status check_repeats(const builder *b) {
   if (dict == NULL) return kf_fail_memory(b->err);
   kf_status status = KF_OK;
   for (size_t k = 0; k < b->n_classes && status == KF_OK; k++) {
-    const class_names *c = &b->classes[k];
+    const kf_called *c = &b->classes[k];
     const char *text = by_label ? c->label : c->names;
-    size_t length = by_label ? strlen(text) : name_length(c, text);
-    status = add_once(dict, o->names != NULL ? "the list of class names" : o->classes, k, text,
-                      length, by_label ? KF_HINT_NONE : KF_HINT_REPEATS, b->err);
+    size_t length = by_label ? strlen(text) : kf_name_length(c, text);
+    status = kf_add_once(dict, o->names != NULL ? "the list of class names" : o->classes, k, text,
+                         length, by_label ? KF_HINT_NONE : KF_HINT_REPEATS, b->err);
   }
   kf_dict_free(dict);
   return status;
 }
 
-/* --- spoken names ----------------------------------------------------------------------------- */
-
-/* Splits the lines 'CLASS<tab>NAMES' in place and adds their classes to the dictionary. */
-static kf_status index_spoken(const lines *l, kf_dict *dict, kf_err *err) {
-  for (size_t i = 0; i < l->n; i++) {
-    char *tab = strchr(l->items[i], '\t');
-    if (tab == NULL)
-      return kf_fail_file(err, l->path, "line %zu has no tab after the class", i + 1);
-    *tab = '\0';
-    KF_TRY(add_once(dict, l->path, i, l->items[i], strlen(l->items[i]), KF_HINT_NONE, err));
-  }
-  return KF_OK;
-}
-
-static kf_status find_spoken(builder *b, const kf_dict *dict) {
-  const lines *l = &b->spoken;
+static kf_status find_spoken(builder *b, kf_name_file *file) {
+  bool found;
   for (size_t k = 0; k < b->n_classes; k++) {
     const char *label = b->classes[k].label;
-    int64_t i = kf_dict_find(dict, label, strlen(label));
-    if (i < 0)
-      return kf_fail_file(b->err, l->path, "no line for the class '%.64s' (line %zu of %s)", label,
-                          k + 1, b->options->names != NULL ? "the names" : b->options->classes);
-    char *names = l->items[i] + strlen(l->items[i]) + 1;
-    KF_TRY(read_names(l->path, (size_t)i + 1, names, &b->classes[k], b->err));
+    KF_TRY(kf_name_file_find(file, label, k, &b->classes[k], &found, b->err));
+    if (!found)
+      return kf_fail_file(b->err, b->options->spoken,
+                          "no line for the class '%.64s' (line %zu of %s)", label, k + 1,
+                          b->options->names != NULL ? "the names" : b->options->classes);
   }
   return KF_OK;
 }
 
 static kf_status look_up(builder *b) {
   if (b->options->spoken == NULL) return KF_OK;
-  KF_TRY(read_lines(b->options->spoken, &b->spoken, b->err));
-  kf_dict *dict = kf_dict_new((uint32_t)b->spoken.n);
-  if (dict == NULL) return kf_fail_memory(b->err);
-  kf_status status = index_spoken(&b->spoken, dict, b->err);
-  if (status == KF_OK) status = find_spoken(b, dict);
-  kf_dict_free(dict);
-  return status;
-}
-
-/* --- names of folders ------------------------------------------------------------------------- */
-
-bool kf_is_word(const char *name) {
-  const char *c = *name == 'n' && strspn(name + 1, "0123456789") >= 8 ? name + 1 : name;
-  for (; *c != '\0'; c++)
-    if ((unsigned char)*c >= 0x80 || (*c >= 'a' && *c <= 'z') || (*c >= 'A' && *c <= 'Z'))
-      return true;
-  return false;
-}
-
-/* Skips the number of "n01440764_tench" or "017.Cardinal", unless the name has nothing else. */
-static const char *skip_number(const char *name) {
-  const char *c = name;
-  bool wordnet = *c == 'n' && strspn(c + 1, "0123456789") == 8;
-  if (wordnet) c++;
-  size_t digits = strspn(c, "0123456789");
-  c += digits;
-  size_t marks = strspn(c, wordnet ? "_- " : "._- ");
-  return digits > 0 && marks > 0 && isalpha((unsigned char)c[marks]) ? c + marks : name;
-}
-
-/* `out` has room for the name. Runs of underscores and blanks become one blank. */
-static char *spell_folder(const char *name, char *out) {
-  size_t n = 0;
-  for (const char *c = skip_number(name); *c != '\0'; c++) {
-    bool blank = *c == '_' || is_blank(*c);
-    if (!blank || (n > 0 && out[n - 1] != ' ')) out[n++] = blank ? ' ' : *c;
-  }
-  out[n] = '\0';
-  return *trim(out) != '\0' ? trim(out) : strcpy(out, name);
+  kf_status status = kf_name_file_read(b->options->spoken, false, &b->spoken, b->err);
+  return status == KF_OK ? find_spoken(b, &b->spoken) : status;
 }
 
 /* --- classes ---------------------------------------------------------------------------------- */
@@ -249,21 +74,21 @@ static kf_status take_names(builder *b) {
     char *copy = kf_arena_take(&b->arena, strlen(name) + 1, 1);
     if (copy == NULL) return kf_fail_memory(b->err);
     if (o->folders)
-      copy = spell_folder(name, copy);
+      copy = kf_spell_folder(name, copy);
     else
       strcpy(copy, name);
-    b->classes[k] = (class_names){.label = name, .names = copy, .whole = true};
+    b->classes[k] = (kf_called){.label = name, .names = copy, .whole = true};
   }
   return KF_OK;
 }
 
 static kf_status split_class_lines(builder *b) {
-  const lines *l = &b->class_lines;
+  const kf_line_list *l = &b->class_lines;
   for (size_t k = 0; k < l->n; k++) {
     if (strchr(l->items[k], '\t') != NULL)
       return kf_fail_hint(b->err, KF_ERR_DATA, KF_HINT_SPOKEN,
                           "%s: line %zu has a tab, which no class name has", l->path, k + 1);
-    KF_TRY(read_names(l->path, k + 1, l->items[k], &b->classes[k], b->err));
+    KF_TRY(kf_called_read(l->path, k + 1, l->items[k], &b->classes[k], b->err));
     b->classes[k].label = b->classes[k].names;
   }
   return KF_OK;
@@ -271,7 +96,7 @@ static kf_status split_class_lines(builder *b) {
 
 static kf_status take_classes(builder *b) {
   const kf_prompts_options *o = b->options;
-  if (o->names == NULL) KF_TRY(read_lines(o->classes, &b->class_lines, b->err));
+  if (o->names == NULL) KF_TRY(kf_line_list_read(o->classes, &b->class_lines, b->err));
   b->n_classes = o->names != NULL ? o->n_names : b->class_lines.n;
   if (b->n_classes == 0 || b->n_classes > KF_MAX_CLASSES)
     return kf_fail(b->err, KF_ERR_ARG, "%zu class names; there must be 1 to %u", b->n_classes,
@@ -295,10 +120,10 @@ static kf_status keep_labels(builder *b) {
 
 static kf_status take_templates(builder *b) {
   const char *given = b->options->templates != NULL ? b->options->templates : "builtin7";
-  lines *l = &b->template_lines;
+  kf_line_list *l = &b->template_lines;
   b->templates = kf_builtin_templates(given, &b->n_templates);
   if (b->templates != NULL) return KF_OK;
-  kf_status status = read_lines(given, l, b->err);
+  kf_status status = kf_line_list_read(given, l, b->err);
   if (status == KF_ERR_IO && strncmp(given, "builtin", 7) == 0)
     return kf_fail(b->err, status,
                    "%s: no such file; the built-in templates are builtin1, builtin7 and builtin80",
@@ -330,14 +155,14 @@ static kf_status add_prompt(builder *b, size_t class, const char *template, cons
 
 /* Adds the prompts of a class: of the first of its names, or of each. */
 static kf_status add_class(builder *b, size_t k) {
-  const class_names *c = &b->classes[k];
+  const kf_called *c = &b->classes[k];
   for (const char *name = c->names; *name != '\0';) {
-    size_t all = c->whole ? strlen(name) : strcspn(name, ","), length = name_length(c, name);
+    size_t all = c->whole ? strlen(name) : strcspn(name, ","), length = kf_name_length(c, name);
     for (size_t t = 0; length > 0 && t < b->n_templates; t++)
       KF_TRY(add_prompt(b, k, b->templates[t], name, length));
     if (length > 0 && !b->options->all_names) return KF_OK;
     name += all + (name[all] == ',');
-    while (is_blank(*name)) name++;
+    while (kf_is_blank(*name)) name++;
   }
   return KF_OK;
 }
@@ -347,7 +172,7 @@ static kf_status build(builder *b) {
   KF_TRY(take_classes(b));
   KF_TRY(keep_labels(b));
   for (size_t k = 0; k < b->n_classes; k++) KF_TRY(add_class(b, k));
-  return point_at(&b->prompts->bytes, b->prompts->n, &b->prompts->texts, b->err);
+  return kf_point_at(&b->prompts->bytes, b->prompts->n, &b->prompts->texts, b->err);
 }
 
 kf_status kf_prompts_new(kf_ctx *ctx, const kf_prompts_options *options, kf_prompts **out) {
@@ -361,9 +186,9 @@ kf_status kf_prompts_new(kf_ctx *ctx, const kf_prompts_options *options, kf_prom
     *out = b.prompts;
   else
     kf_prompts_free(b.prompts);
-  clear_lines(&b.class_lines);
-  clear_lines(&b.spoken);
-  clear_lines(&b.template_lines);
+  kf_line_list_clear(&b.class_lines);
+  kf_name_file_clear(&b.spoken);
+  kf_line_list_clear(&b.template_lines);
   kf_arena_free(&b.arena);
   return status;
 }
@@ -373,8 +198,8 @@ kf_status kf_prompts_read(kf_ctx *ctx, const char *path, kf_prompts **out) {
   KF_ENTER(ctx, path != NULL && out != NULL);
   kf_prompts *p = kf_alloc_zero(1, sizeof *p);
   if (p == NULL) return kf_fail_memory(err);
-  lines l;
-  kf_status status = read_lines(path, &l, err);
+  kf_line_list l;
+  kf_status status = kf_line_list_read(path, &l, err);
   *p = (kf_prompts){.n = l.n, .bytes = l.bytes, .texts = l.items}; /* takes them over */
   KF_HAND_OUT(status, out, p, kf_prompts_free);
 }

@@ -2,6 +2,7 @@
  * everything: kf_embed, kf_text_new_from_prompts, kf_fit and kf_report_write, one after another. */
 #include "recipe/recipe.h"
 
+#include <string.h>
 #include <unistd.h>
 
 /* In units of the mean eigenvalue. At so large a lambda the map does not change cosines: leaving
@@ -18,7 +19,8 @@ typedef struct quickstart {
   bool made;      /* the folder */
   kf_data *rows;
   kf_stats *stats;
-  kf_text *text; /* NULL: class names are not used */
+  kf_text *text;         /* NULL: class names are not used */
+  kf_class_names *names; /* of folders, as words */
   kf_report_job report;
   int lock; /* of the folder; -1: none */
   kf_quickstart_result result;
@@ -129,6 +131,44 @@ static kf_status embed_names(quickstart *q, const kf_prompts *prompts) {
   return kf_text_save(q->ctx, q->text, path);
 }
 
+static const char *label_of(const quickstart *q, uint32_t k) {
+  return kf_pictures_class_name(q->pictures, k);
+}
+
+/* Whether a class has another name than its folder. */
+static bool is_renamed(const quickstart *q, uint32_t k) {
+  return strcmp(kf_class_names_of(q->names, label_of(q, k), k), label_of(q, k)) != 0;
+}
+
+static kf_status spell_names(quickstart *q) {
+  uint32_t n = kf_pictures_classes(q->pictures);
+  const char **labels = kf_alloc(n, sizeof *labels);
+  if (labels == NULL) return kf_fail_memory(&q->ctx->err);
+  for (uint32_t k = 0; k < n; k++) labels[k] = label_of(q, k);
+  kf_status status = kf_class_names_load(q->ctx, NULL, labels, n, &q->names);
+  kf_free(labels);
+  for (uint32_t k = 0; status == KF_OK && k < n; k++) q->result.renamed += is_renamed(q, k);
+  return status;
+}
+
+/* {"LABEL": "NAME", ...}, for --names. */
+static kf_status save_names(quickstart *q) {
+  kf_string text = {0};
+  const char *path = kf_path_join_in(&q->paths, q->folder, KF_QUICKSTART_NAMES);
+  if (path == NULL) return kf_fail_memory(&q->ctx->err);
+  if (q->result.renamed == 0) return KF_OK;
+  for (uint32_t k = 0; k < kf_pictures_classes(q->pictures); k++) {
+    kf_string_addf(&text, k == 0 ? "{\n" : ",\n");
+    kf_string_add_json(&text, label_of(q, k));
+    kf_string_addf(&text, ": ");
+    kf_string_add_json(&text, kf_class_names_of(q->names, label_of(q, k), k));
+  }
+  kf_string_addf(&text, "\n}\n");
+  kf_status status = kf_string_write(q->ctx, &text, path);
+  kf_string_clear(&text);
+  return status;
+}
+
 /* --- model and page --------------------------------------------------------------------------- */
 
 static kf_status leave_out_raw(quickstart *q) {
@@ -182,6 +222,7 @@ static kf_status fit_and_report(quickstart *q) {
   kf_report_job *j = &q->report;
   kf_report_options o = {.title = q->options.title,
                          .train_name = q->options.name,
+                         .names = q->names,
                          .fit = {.text = q->text, .stats = q->stats}};
   KF_TRY(kf_report_choose(j, ctx, q->rows, &o));
   KF_TRY(leave_out_raw(q));
@@ -191,6 +232,7 @@ static kf_status fit_and_report(quickstart *q) {
   KF_TRY(kf_outputs_begin(ctx)); /* the page is about this model */
   KF_TRY(kf_model_save(ctx, j->model, model));
   KF_TRY(kf_report_finish(j, page));
+  KF_TRY(save_names(q));
   KF_TRY(kf_outputs_commit(ctx));
   fill_result(q);
   return KF_OK;
@@ -201,8 +243,10 @@ static kf_status make_all(quickstart *q) {
   kf_prompts *prompts;
   KF_TRY(check_pictures(q));
   KF_TRY(kf_quickstart_may_write(q->pictures, q->folder, &q->ctx->err));
+  KF_TRY(spell_names(q));
   KF_TRY(make_prompts(q, &prompts));
-  kf_status status = kf_quickstart_begin(q->ctx, q->folder, q->name, &q->made, &q->lock);
+  bool renamed = q->result.renamed > 0;
+  kf_status status = kf_quickstart_begin(q->ctx, q->folder, q->name, renamed, &q->made, &q->lock);
   if (status == KF_OK) status = embed(q);
   if (status == KF_OK) status = embed_names(q, prompts);
   kf_prompts_free(prompts);
@@ -254,6 +298,7 @@ kf_status kf_quickstart(kf_ctx *ctx, const kf_encoder *encoder, const kf_picture
   if (q.lock >= 0) close(q.lock);
   kf_report_clear(&q.report);
   kf_text_free(q.text);
+  kf_class_names_free(q.names);
   kf_stats_free(q.stats);
   kf_data_free(q.rows);
   kf_arena_free(&q.paths);

@@ -12,12 +12,13 @@
 
 #define ABOUT "about.txt"
 
-static const char *const outputs[] = {ABOUT, "embeddings.safetensors", "text.safetensors",
-                                      "model.safetensors", "report.html"};
+static const char *const outputs[] = {
+    ABOUT,         "embeddings.safetensors", "text.safetensors", "model.safetensors",
+    "report.html", KF_QUICKSTART_NAMES};
 static const char first_words[] = "A classifier made by koofu from the pictures in ";
+static const char names_line[] =
+    "names.json              what classes are called, if not as their folders\n";
 static const char content[] =
-    "\n"
-    "\n"
     "embeddings.safetensors  one row for each picture, with labels and paths\n"
     "text.safetensors        the class names, if they take part\n"
     "model.safetensors       the classifier\n"
@@ -78,19 +79,19 @@ kf_status kf_quickstart_may_write(const kf_pictures *pictures, const char *folde
   return status;
 }
 
-static kf_status write_about(kf_ctx *ctx, const char *about, const char *name) {
+static kf_status write_about(kf_ctx *ctx, const char *about, const char *name, bool renamed) {
   if (about == NULL) return kf_fail_memory(&ctx->err);
   kf_string text = {0};
   kf_string_add(&text, first_words, sizeof first_words - 1);
   for (const char *c = name; *c != '\0'; c++) kf_string_add(&text, *c == '\n' ? " " : c, 1);
-  kf_string_add(&text, content, sizeof content - 1);
+  kf_string_addf(&text, "\n\n%s%s", renamed ? names_line : "", content);
   kf_status status = kf_string_write(ctx, &text, about);
   kf_string_clear(&text);
   return status;
 }
 
-kf_status kf_quickstart_begin(kf_ctx *ctx, const char *folder, const char *name, bool *made,
-                              int *lock) {
+kf_status kf_quickstart_begin(kf_ctx *ctx, const char *folder, const char *name, bool renamed,
+                              bool *made, int *lock) {
   kf_err *err = &ctx->err;
   kf_arena paths = {0};
   char *source = NULL;
@@ -106,7 +107,8 @@ kf_status kf_quickstart_begin(kf_ctx *ctx, const char *folder, const char *name,
   }
   if (status == KF_OK && source != NULL && strcmp(source, name) != 0)
     kf_log(ctx, "%s: replaces what was made from %s", folder, source);
-  if (status == KF_OK) status = write_about(ctx, kf_path_join_in(&paths, folder, ABOUT), name);
+  if (status == KF_OK)
+    status = write_about(ctx, kf_path_join_in(&paths, folder, ABOUT), name, renamed);
   kf_free(source);
   kf_arena_free(&paths);
   return status;

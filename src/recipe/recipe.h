@@ -41,6 +41,17 @@ void kf_fit_end(kf_fit_job *j); /* frees the report unless it is NULL */
 
 /* --- report.c: the steps of a report ---------------------------------------------------------- */
 
+typedef enum kf_report_part {
+  KF_REPORT_FIT,
+  KF_REPORT_CURVES,
+  KF_REPORT_JUDGE,
+  KF_REPORT_LAMBDAS,
+  KF_REPORT_DIMS,
+  KF_REPORT_K,
+  KF_REPORT_SHOTS,
+  KF_REPORT_PARTS
+} kf_report_part;
+
 typedef struct kf_report_job {
   kf_ctx *ctx;
   const kf_data *train;
@@ -58,7 +69,8 @@ typedef struct kf_report_job {
   size_t n_worst;
   kf_shots *shots;
   kf_sweep *sweeps[2]; /* over lambda, and over dimensions and neighbours */
-  kf_stage notes;      /* logs only once what fit, sweeps and draws all say */
+  kf_stage stage;      /* also logs only once what fit, sweeps and draws all say */
+  double costs[KF_REPORT_PARTS];
 } kf_report_job;
 
 /* Makes statistics, choices and the model. The job must be cleared after a failure, too. */
@@ -80,10 +92,12 @@ void kf_worst_rows_free(kf_worst_row *rows, size_t n);
 /* KF_ERR_ARG if the folder is among the pictures, or holds a file that would be replaced and is not
  * from an earlier quickstart. */
 kf_status kf_quickstart_may_write(const kf_pictures *pictures, const char *folder, kf_err *err);
+#define KF_QUICKSTART_NAMES "names.json"
 /* Makes the folder if it does not exist, locks it until *lock (-1: none) is closed, checks that all
- * files can be written, and writes about.txt. Errors go to the context. */
-kf_status kf_quickstart_begin(kf_ctx *ctx, const char *folder, const char *name, bool *made,
-                              int *lock);
+ * files can be written, and writes about.txt. renamed: there will be names.json. Errors go to the
+ * context. */
+kf_status kf_quickstart_begin(kf_ctx *ctx, const char *folder, const char *name, bool renamed,
+                              bool *made, int *lock);
 /* Removes the folder if it holds nothing but about.txt. */
 void kf_quickstart_undo(const char *folder);
 

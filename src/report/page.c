@@ -69,8 +69,13 @@ void kf_figure_table_end(kf_string *out) {
   kf_figure_end(out, NULL);
 }
 
+static const char *class_name(const kf_page *c, uint32_t k) {
+  if (c->names != NULL && c->names[k] != NULL) return c->names[k];
+  return c->model != NULL ? kf_model_class_name(c->model, k) : NULL;
+}
+
 void kf_put_class(kf_string *out, const kf_page *c, uint32_t k, size_t most) {
-  const char *name = c->model != NULL ? kf_model_class_name(c->model, k) : NULL;
+  const char *name = class_name(c, k);
   if (name != NULL)
     kf_put_text(out, name, most);
   else
@@ -78,7 +83,7 @@ void kf_put_class(kf_string *out, const kf_page *c, uint32_t k, size_t most) {
 }
 
 size_t kf_class_characters(const kf_page *c, uint32_t k, size_t most) {
-  const char *name = c->model != NULL ? kf_model_class_name(c->model, k) : NULL;
+  const char *name = class_name(c, k);
   size_t n = name != NULL ? kf_characters(name) : strlen("class 12345");
   return n < most ? n : most;
 }

@@ -17,7 +17,10 @@ typedef struct kf_page {
   const char *title;              /* NULL: "Koo-Fu report" */
   const char *train, *test;       /* names of the data, such as file names */
   uint64_t train_rows;            /* memory is given for this many rows in f32; 0: a million */
+  uint64_t n_judged, n_to_judge;  /* rows judged in sweeps, and all; fewer: a sample */
+  double sample_error;            /* with 95 % confidence, if it is a sample */
   const kf_model *model;          /* spectra, map of classes, class names */
+  const char *const *names;       /* [classes] what to call them; NULL: by label */
   const kf_eval_result *eval;     /* of the model, in the raw and in the Koo-Fu space */
   const kf_eval_result *text;     /* of a model with text: KF_PART_TEXT */
   const kf_eval_result *fused;    /* the same: KF_PART_FUSED */

@@ -178,5 +178,6 @@ void kf_section_dims(kf_string *out, const kf_page *c) {
   if (c->model != NULL) kf_spectrum_between(out, c->model);
   kf_put(out, "</div>\n");
   cost_table(out, c);
+  if (c->sweep != NULL) kf_sample_words(out, c, "Curves with dots and their dashed lines are");
   kf_section_end(out);
 }

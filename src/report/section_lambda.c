@@ -165,5 +165,8 @@ void kf_section_lambda(kf_string *out, const kf_page *c) {
   if (curve) lambda_chart(out, c, low, high);
   if (c->model != NULL) kf_spectrum_within(out, c->model);
   kf_put(out, "</div>\n");
+  if (curve && c->sweep != NULL)
+    kf_sample_words(out, c,
+                    c->sweep->folds > 0 ? "Held-out folds are" : "The curve of test rows is");
   kf_section_end(out);
 }

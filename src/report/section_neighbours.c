@@ -89,6 +89,7 @@ void kf_section_neighbours(kf_string *out, const kf_page *c) {
   if (swept) swept_k_chart(out, c, low, high);
   if (chosen) chosen_k_chart(out, c->k);
   kf_put(out, "</div>\n");
+  kf_sample_words(out, c, "All these are");
   kf_sweep_table(out, c);
   kf_section_end(out);
 }

@@ -289,5 +289,7 @@ void kf_section_summary(kf_string *out, const kf_page *c) {
   put_table(out, &t);
   put_left_out(out, c->eval);
   if (only_folds(c)) put_folds(out, c);
+  if (only_folds(c) || c->k != NULL)
+    kf_sample_words(out, c, only_folds(c) ? "All these are" : "Neighbours are");
   kf_section_end(out);
 }

@@ -142,5 +142,6 @@ void kf_section_text(kf_string *out, const kf_page *c) {
   if (c->fuse != NULL && c->fuse->n_points > 0) alpha_figure(out, c);
   if (swept) dim_figure(out, c, &setting);
   kf_put(out, "</div>\n");
+  if (swept) kf_sample_words(out, c, "Accuracies over λ and dimensions are");
   kf_section_end(out);
 }

@@ -99,6 +99,9 @@ bool kf_dim_range(const kf_page *c, bool swept, double *low, double *high);
 void kf_dim_axis(kf_chart *chart, kf_string *out, const kf_page *c, double low, double high,
                  kf_shown *above);
 
+/* "Curves with dots are judged on a sample of ...", if sweeps are; `what` is the subject. */
+void kf_sample_words(kf_string *out, const kf_page *c, const char *what);
+
 /* --- the sections, in the order of the page; each is in the file of its name ------------------ */
 
 void kf_section_summary(kf_string *out, const kf_page *c);

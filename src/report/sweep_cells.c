@@ -119,6 +119,16 @@ void kf_sweep_baseline(kf_chart *chart, const kf_page *c, const kf_setting *sett
   if (cell != NULL) kf_chart_baseline(chart, name, colour, cell->top1, cell->n);
 }
 
+void kf_sample_words(kf_string *out, const kf_page *c, const char *what) {
+  if (c->n_judged >= c->n_to_judge) return;
+  kf_string_addf(out,
+                 "<p class=\"caption\">%s judged on a sample of %s of %s rows, the same share of "
+                 "each class. With 95\u202F%% confidence, accuracies of all rows are within "
+                 "%s points.</p>\n",
+                 what, kf_show_count(c->n_judged).text, kf_show_count(c->n_to_judge).text,
+                 kf_show_points(c->sample_error).text);
+}
+
 /* --- the table -------------------------------------------------------------------------------- */
 
 kf_shown kf_show_classifier(uint32_t k) {

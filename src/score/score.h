@@ -44,6 +44,10 @@ struct kf_truth {
   char path[];
 };
 
+/* The truth of some rows. */
+kf_status kf_truth_pick(const kf_truth *truth, const uint64_t *rows, uint64_t n, kf_truth **out,
+                        kf_err *err);
+
 /* The right classes of a row, in known numbers. */
 typedef struct kf_right {
   const int32_t *classes;

@@ -175,6 +175,32 @@ kf_status kf_truth_load(kf_ctx *ctx, const char *path, const kf_truth_options *o
   KF_HAND_OUT(load(truth, &o, err), out, truth, kf_truth_free);
 }
 
+static kf_status pick(const kf_truth *from, const uint64_t *rows, uint64_t n, kf_truth *to,
+                      kf_err *err) {
+  const int32_t *classes = NULL;
+  size_t n_classes = 0;
+  for (uint64_t i = 0; i < n; i++) n_classes += kf_truth_row(from, rows[i], &classes);
+  to->n_classes = from->n_classes;
+  KF_TRY(kf_names_clone(&from->names, &to->names, err));
+  to->ends = kf_alloc(n, sizeof *to->ends);
+  to->classes = kf_alloc(n_classes, sizeof *to->classes);
+  if (to->ends == NULL || to->classes == NULL) return kf_fail_memory(err);
+  for (n_classes = 0; to->rows < n; to->ends[to->rows++] = n_classes) {
+    size_t more = kf_truth_row(from, rows[to->rows], &classes);
+    if (more > 0) memcpy(to->classes + n_classes, classes, more * sizeof *classes);
+    n_classes += more;
+  }
+  return KF_OK;
+}
+
+kf_status kf_truth_pick(const kf_truth *truth, const uint64_t *rows, uint64_t n, kf_truth **out,
+                        kf_err *err) {
+  kf_truth *t = kf_alloc_tail(sizeof *t, strlen(truth->path) + 1, 1);
+  if (t == NULL) return kf_fail_memory(err);
+  strcpy(t->path, truth->path);
+  KF_HAND_OUT(pick(truth, rows, n, t, err), out, t, kf_truth_free);
+}
+
 void kf_truth_free(kf_truth *truth) {
   if (truth == NULL) return;
   kf_free(truth->ends);

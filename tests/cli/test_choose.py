@@ -477,7 +477,6 @@ def sweep_refused(box):
                           (["train.safetensors", "--no-prototypes"], "--no-prototypes needs -k"),
                           (["train.safetensors", "--leave-one-out", *tested], "--test cannot be used with --leave-one-out"),
                           (["train.safetensors", "--leave-one-out", "-k", 3], "-k cannot be used with --leave-one-out"),
-                          (["train.safetensors", "--sample", 3], "--sample needs --leave-one-out"),
                           (["train.safetensors", "--test-labels", "y.txt"], "--test-labels needs --test"),
                           (["train.safetensors", "-o", "train.safetensors"], "train.safetensors")):
         box.refuses(USAGE, "sweep", *words, naming=naming)

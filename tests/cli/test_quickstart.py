@@ -37,7 +37,9 @@ def by_names(rows, labels, text):
 def from_a_folder_to_a_classifier(box):
     paths = photos(box, "photos", ["n01440764_tench", "red_fox", "017.Night_Owl"], 12)
     result = box.works("quickstart", "photos/", "--encoder", CLIP)
-    equal(set(os.listdir(box.path("photos-koofu"))), FILES, "files")
+    equal(set(os.listdir(box.path("photos-koofu"))), FILES | {"names.json"}, "files")
+    check("names.json" in box.read("photos-koofu/about.txt").decode(), "what it says about the names")
+    equal(json.loads(box.read("photos-koofu/names.json")), {"n01440764_tench": "tench", "red_fox": "red fox", "017.Night_Owl": "Night Owl"}, "names")
     for text in ("36 pictures in 3 classes", "embeddings as they are", "Koo-Fu and class names together", "zero-shot",
                  "photos-koofu", "report.html", "koofu classify photos-koofu/model.safetensors photo.jpg --encoder"):
         check(text in result.out, f"{text!r} in {result.out}")
@@ -60,7 +62,9 @@ def from_a_folder_to_a_classifier(box):
     line = re.search(r"^  koofu (classify .*)$", result.out, re.M).group(1).replace("photo.jpg", paths[0])
     answer = box.works(*line.split()).out.splitlines()[1].split("\t")
     equal(answer[0], paths[0], "the picture")
-    check(answer[1] in ("n01440764_tench", "red_fox", "017.Night_Owl"), "a class by the name of its folder")
+    check((answer[1], answer[2]) in (("n01440764_tench", "tench"), ("red_fox", "red fox"), ("017.Night_Owl", "Night Owl")), "a class and its name")
+    page = box.read("photos-koofu/report.html").decode()
+    check("Night Owl" in page and "017.Night_Owl" not in page, "the page shows names")
     # the names that were embedded
     box.write("names.txt", "017.Night_Owl\nn01440764_tench\nred_fox\n")
     box.write("spoken.txt", "017.Night_Owl\tNight Owl\nn01440764_tench\ttench\nred_fox\tred fox\n")
@@ -128,6 +132,18 @@ def all_figures_are_of_the_same_rows(box):
     about = json.loads(box.works("fit", "photos-koofu/embeddings.safetensors", "-o", "m.safetensors", "--json", "-q").out)
     check(about["by_lambda"]["n"] < 900, "all rows are left out for every lambda")
     equal((about["n"], printed["nearest class mean, Koo-Fu"]), (900, f"{100 * about['top1']:.2f}"), "as koofu fit says")
+
+
+@test
+def folders_with_the_same_name(box):
+    """They stay two classes."""
+    photos(box, "photos", ["n02012849_crane", "n03126707_crane", "fox"], 8)
+    box.works("quickstart", "photos", "--encoder", CLIP, "-o", "out", "-q")
+    equal(json.loads(box.read("out/names.json")),
+          {"fox": "fox", "n02012849_crane": "crane (n02012849_crane)", "n03126707_crane": "crane (n03126707_crane)"}, "names")
+    photos(box, "plain", ["crane", "fox"], 8)
+    box.works("quickstart", "plain", "--encoder", CLIP, "-o", "other", "-q")
+    equal(set(os.listdir(box.path("other"))), FILES, "folders that are called by their names need no file")
 
 
 @test

@@ -1,6 +1,7 @@
 """koofu report: one page out of data."""
 
 import json
+import random
 import re
 
 from files import data_set, npy
@@ -220,3 +221,67 @@ def near_duplicates_are_told(box):
                 equal(found.groups(), ("288", "288"), "every row has its copy")
     quiet = box.works("fit", "twice.safetensors", "--lambda", "0.3x", "-o", "m.safetensors").err
     check("warning" not in quiet, f"nothing was left out: {quiet}")
+
+
+def cells(page):
+    """Every line of the table of the sweep: what it is, rows, and its top-1 accuracy and interval in per cent."""
+    table = page.split("of the sweep as a table")[1].split("</table>")[0]
+    found = re.findall(r'<th scope="row">(.*?)</th><td>(.*?)</td><td>(\d+)</td><td>(.*?)</td><td>([\d.]+).*?</td><td class="soft">([\d.]+)–([\d.]+)</td>', table)
+    return {line[:4]: tuple(float(x) for x in line[4:]) for line in found}
+
+
+def sampled(box, n, *words):
+    """The page and JSON of all rows, and of a sample of n; nearly all figures of all rows lie in the intervals of the sample."""
+    pages, said = [], []
+    for name, more in (("all.html", []), ("some.html", ["--sample", n])):
+        result = box.works("report", *words, *more, "--json", "-o", name)
+        pages.append(box.read(name).decode())
+        said.append((json.loads(result.out), result.err))
+    whole, part = map(cells, pages)
+    equal([line[:3] for line in whole], [line[:3] for line in part], "the settings shown")
+    inside = [part[line][1] <= whole[match][0] <= part[line][2] for line, match in zip(part, whole)]
+    check(len(inside) >= 25 and sum(inside) >= 0.95 * len(inside), f"{sum(inside)} of {len(inside)} figures lie in the intervals of {n} rows")
+    (all_rows, _), (some, text) = said
+    equal((all_rows["sweep_n"], all_rows["sweep_error95"], some["sweep_n"], some["sweep_rows"]), (some["sweep_rows"], 0, n, all_rows["sweep_n"]), "sizes")
+    points = f"{100 * some['sweep_error95']:.2f} points"
+    check(f"a sample of {n:,} of {some['sweep_rows']:,} rows" in text and points in text and "95 %" in text, text)
+    check(pages[1].count(f"judged on a sample of {n:,} of {some['sweep_rows']:,} rows") >= 3 and f"within {points}" in pages[1], "the page says so")
+    check("judged on a sample" not in pages[0] and "a sample of" not in said[0][1], "a page about all rows speaks of a sample")
+    return all_rows, some
+
+
+@test
+def samples(box):
+    box.works("synth", "--classes", 20, "--dim", 32, "--per-class", 200, "-o", "train.safetensors")
+    box.works("synth", "--classes", 20, "--dim", 32, "--per-class", 200, "--split", 1, "-o", "test.safetensors")
+    whole, some = sampled(box, 700, "train.safetensors")
+    check(some["raw_top1_low"] <= whole["raw_top1"] <= some["raw_top1_high"] and some["top1_low"] <= whole["top1"] <= some["top1_high"]
+          and some["judged"] == "folds" and some["n"] == 700, f"{whole} {some}")
+    whole, some = sampled(box, 900, "train.safetensors", "--test", "test.safetensors")
+    for key in ("n", "top1", "raw_top1", "judged", "lambda"):
+        equal(some[key], whole[key], f"{key}: all test rows are judged once")
+    first = box.read("some.html")
+    for threads in (1, 3):
+        box.works("report", "train.safetensors", "--test", "test.safetensors", "--sample", 900, "--threads", threads, "-o", "again.html", "-q")
+        equal(box.read("again.html"), first, f"the sample with {threads} threads")
+
+
+@test
+def samples_of_unequal_classes(box):
+    """One class with nearly all rows, which is easy, and many small ones that are not."""
+    rng = random.Random(4)
+    labels = [i // 12 for i in range(1440)] + [120] * 3000
+    centres = [[rng.gauss(0, 0.6) for _ in range(24)] for _ in range(120)] + [[4.0] * 24]
+    box.write("x.npy", npy([[c + rng.gauss(0, 1) for c in centres[k]] for k in labels]))
+    box.write("y.txt", "".join(f"c{k:03d}\n" for k in labels))
+    whole, some = sampled(box, 100, "x.npy", "--labels", "y.txt")
+    check(some["top1_low"] <= whole["top1"] <= some["top1_high"], f"{whole['top1']} is not in {some['top1_low']} to {some['top1_high']}")
+
+
+@test
+def without_neighbours(box):
+    make_data(box)
+    box.works("report", "train.safetensors", "--no-neighbours", "-o", "page.html")
+    page = box.read("page.html").decode()
+    check("-NN" not in page and "Choosing k" not in page and 'id="dimensions"' in page, "a page without neighbours")
+    box.refuses(USAGE, "report", "train.safetensors", "--no-neighbours", "-k", 3, "-o", "page.html", naming="--no-neighbours")

@@ -11,7 +11,7 @@ import threading
 import time
 
 from files import data_set, npy
-from harness import Skipped, check, equal, test
+from harness import BAD_DATA, Skipped, check, equal, test
 from server import LONG, Server, pictured, sanitized, small_world
 
 KILLS = 200 if LONG else 10
@@ -24,6 +24,31 @@ def names(server):
 def rows_of(seed, n=3):
     rng = random.Random(seed)
     return [[rng.gauss(0, 1) for _ in range(8)] for _ in range(n)]
+
+
+def called(server):
+    """What each class is called, by its label."""
+    return {c["name"]: c.get("display_name") for c in server.works("GET", "/v1/classes")["classes"]}
+
+
+@test
+def names_for_people(box):
+    words = small_world(box)
+    with Server(box, *words) as server:
+        equal(set(called(server).values()), {None}, "without --names")
+    box.write("n.txt", "class 0\ttench\nclass 1\tcrane\nclass 2\tcrane\n")
+    with Server(box, *words, "--names", "n.txt") as server:
+        wanted = {"class 0": "tench", "class 1": "crane (class 1)", "class 2": "crane (class 2)", "class 3": "class 3"}
+        equal(called(server), wanted, "names")
+        result = server.works("POST", "/v1/classify", {"rows": rows_of(9)})["results"][0]
+        equal({c["class"]: c["display_name"] for c in result["classes"]}, wanted, "answers have label and name")
+        server.works("POST", "/v1/classes", {"name": "new", "rows": rows_of(1)}, status=201)
+        equal(called(server), {**wanted, "new": "new"}, "an added class is called by its own name")
+        box.write("n.txt", "class 3\tswan\n")
+        server.process.send_signal(signal.SIGHUP)
+        wait(lambda: called(server)["class 3"] == "swan")
+    box.write("n.txt", "class 9\tswan\n")
+    box.refuses(BAD_DATA, "serve", *words, "--names", "n.txt", "--check", "--port", 0, naming=["n.txt", "names none of the 4 classes"])
 
 
 @test
