@@ -71,14 +71,20 @@ static void print_figures(const kf_quickstart_result *r) {
 typedef struct left_out {
   kf_analysis *errors; /* NULL: nothing could be left out */
   kf_model *model;
+  const kf_class_names *names; /* NULL: folders are called as they are */
   wrong_rows wrong;
 } left_out;
+
+static const char *label_of(const void *model, uint32_t class) {
+  return kf_model_class_name(model, class);
+}
 
 static int read_left_out(cli_run *cli, const char *model, const char *embeddings, left_out *out) {
   kf_data *rows;
   if (!out->errors) return EXIT_OK;
   TRY(own_analysis(cli, KF_OK, &out->errors));
   TRY(own_model(cli, kf_model_load(cli->ctx, model, &out->model), &out->model));
+  TRY(load_class_names(cli, label_of, out->model, kf_model_classes(out->model), &out->names));
   TRY(own_data(cli, kf_data_open(cli->ctx, &embeddings, 1, NULL, &rows), &rows));
   TRY(write_tables(cli, out->model, rows, out->errors));
   return read_wrong(cli, rows, out->errors, &out->wrong);
@@ -90,9 +96,9 @@ static void print_left_out(const left_out *l) {
   printf("\nOf %s left out in turn, the model gets %s wrong%s\n",
          show_counted(n, "picture", "pictures").text, show_count(wrong).text, wrong ? ":" : ".");
   if (!wrong) return;
-  print_worst(l->model, l->errors);
-  print_confusions(l->model, l->errors);
-  print_wrong(l->model, l->errors, &l->wrong);
+  print_worst(l->model, l->names, l->errors);
+  print_confusions(l->model, l->names, l->errors);
+  print_wrong(l->model, l->names, l->errors, &l->wrong);
 }
 
 /* Quotes a word for the shell. */
@@ -130,9 +136,10 @@ static void print_next(cli_run *cli, const char *folder, const char *model,
   printf("  model.safetensors       the classifier, %s\n", show_dim(r->dim, r->dim_in).text);
   printf("  report.html             what it gains and what goes wrong; open it in a browser\n"
          "\nNext, the class of a new picture:\n");
-  const char *more = r->renamed ? "--names" : NULL, *names = path_in(cli, folder, "names.json");
+  const char *names = cli->args.names;
   print_command((const char *const[]){"classify", model, "photo.jpg", "--encoder",
-                                      cli->args.encoder.folder, "--top", "3", more, names, NULL});
+                                      cli->args.encoder.folder, "--top", "3",
+                                      names ? "--names" : NULL, names, NULL});
 }
 
 static int quickstart(cli_run *cli, const kf_encoder *encoder, const kf_pictures *pictures,
@@ -146,6 +153,7 @@ static int quickstart(cli_run *cli, const kf_encoder *encoder, const kf_pictures
   if (status == KF_ERR_CANCELLED) say_kept(cli, embeddings);
   if (result != EXIT_OK) return result;
   left_out errors = {.errors = r.errors};
+  if (r.renamed) cli->args.names = path_in(cli, folder, "names.json");
   TRY(read_left_out(cli, model, embeddings, &errors));
   progress_end(cli);
   say_pictures(cli, &r.embed, embeddings);

@@ -17,8 +17,9 @@ void print_json_hits(cli_json *j, const char *name, uint64_t top1, uint64_t top5
 
 void print_errors(const kf_model *model, const kf_analysis *analysis);
 /* Two of its tables: the worst classes, and the most frequent confusions. */
-void print_worst(const kf_model *model, const kf_analysis *analysis);
-void print_confusions(const kf_model *model, const kf_analysis *analysis);
+void print_worst(const kf_model *model, const kf_class_names *names, const kf_analysis *analysis);
+void print_confusions(const kf_model *model, const kf_class_names *names,
+                      const kf_analysis *analysis);
 /* The ids of the rows that went wrong by the widest margin. Reading sorts the mistakes. */
 enum { SHOWN_WRONG = 10 };
 typedef struct wrong_rows {
@@ -26,7 +27,8 @@ typedef struct wrong_rows {
   size_t n;
 } wrong_rows;
 int read_wrong(cli_run *cli, const kf_data *data, kf_analysis *analysis, wrong_rows *out);
-void print_wrong(const kf_model *model, const kf_analysis *analysis, const wrong_rows *rows);
+void print_wrong(const kf_model *model, const kf_class_names *names, const kf_analysis *analysis,
+                 const wrong_rows *rows);
 void print_json_errors(cli_json *j, const kf_model *model, const kf_analysis *analysis);
 /* Refuses --per-class, --confusions and --wrong if they cannot be written (cmd_eval.c). */
 int check_tables(cli_run *cli);

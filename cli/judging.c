@@ -43,8 +43,10 @@ static void print_json_class(cli_json *j, const char *key, const kf_model *model
   jw_class(j, key, kf_model_class_name(model, (uint32_t) class), class);
 }
 
-static void print_model_class(FILE *file, const kf_model *model, int32_t class) {
-  const char *name = kf_model_class_name(model, (uint32_t) class);
+static void print_model_class(FILE *file, const kf_model *model, const kf_class_names *names,
+                              int32_t class) {
+  uint32_t k = (uint32_t) class;
+  const char *name = kf_class_names_of(names, kf_model_class_name(model, k), k);
   if (name)
     print_escaped(file, name);
   else
@@ -88,7 +90,7 @@ static size_t shown_confusions(const kf_analysis *analysis) {
 
 /* --- text ------------------------------------------------------------------------------------- */
 
-void print_worst(const kf_model *model, const kf_analysis *analysis) {
+void print_worst(const kf_model *model, const kf_class_names *names, const kf_analysis *analysis) {
   ranked worst[SHOWN];
   size_t n = worst_classes(analysis, worst);
   printf("\nclasses with the lowest top-1:\n  %9s %9s %9s %9s  class\n", "top-1", "top-5", "rows",
@@ -97,20 +99,21 @@ void print_worst(const kf_model *model, const kf_analysis *analysis) {
     const kf_class_result *r = worst[i].result;
     printf("  %9s %9s %9s %9s  ", show_percent(r->top1, r->n).text,
            show_percent(r->top5, r->n).text, show_count(r->n).text, show_count(r->answers).text);
-    print_model_class(stdout, model, (int32_t)worst[i].class);
+    print_model_class(stdout, model, names, (int32_t)worst[i].class);
     putchar('\n');
   }
 }
 
-void print_confusions(const kf_model *model, const kf_analysis *analysis) {
+void print_confusions(const kf_model *model, const kf_class_names *names,
+                      const kf_analysis *analysis) {
   if (!analysis->n_confusions) return;
   printf("\nmost frequent confusions:\n  %9s  class taken for\n", "rows");
   for (size_t i = 0; i < shown_confusions(analysis); i++) {
     const kf_confusion *c = &analysis->confusions[i];
     printf("  %9s  ", show_count(c->n).text);
-    print_model_class(stdout, model, c->truth);
+    print_model_class(stdout, model, names, c->truth);
     fputs("  ->  ", stdout);
-    print_model_class(stdout, model, c->answer);
+    print_model_class(stdout, model, names, c->answer);
     putchar('\n');
   }
 }
@@ -130,8 +133,8 @@ static void print_margins(const kf_analysis *analysis) {
 }
 
 void print_errors(const kf_model *model, const kf_analysis *analysis) {
-  print_worst(model, analysis);
-  print_confusions(model, analysis);
+  print_worst(model, NULL, analysis);
+  print_confusions(model, NULL, analysis);
   print_margins(analysis);
 }
 
@@ -155,15 +158,16 @@ int read_wrong(cli_run *cli, const kf_data *data, kf_analysis *analysis, wrong_r
   return EXIT_OK;
 }
 
-void print_wrong(const kf_model *model, const kf_analysis *analysis, const wrong_rows *rows) {
+void print_wrong(const kf_model *model, const kf_class_names *names, const kf_analysis *analysis,
+                 const wrong_rows *rows) {
   if (rows->n) puts("\nwrong by the widest margin:");
   for (size_t i = 0; i < rows->n; i++) {
     fputs("  ", stdout);
     print_escaped(stdout, rows->ids[i]);
     fputs("  ", stdout);
-    print_model_class(stdout, model, analysis->mistakes[i].truth);
+    print_model_class(stdout, model, names, analysis->mistakes[i].truth);
     fputs("  ->  ", stdout);
-    print_model_class(stdout, model, analysis->mistakes[i].answer);
+    print_model_class(stdout, model, names, analysis->mistakes[i].answer);
     putchar('\n');
   }
 }

@@ -29,10 +29,10 @@ kf_status kf_image_decode_within(const void *bytes, size_t n, uint64_t max_pixel
                                  kf_budget *budget, const char *name, kf_image *out, kf_err *err);
 /* KF_ERR_DATA if a picture has no pixels, or more than are allowed. */
 kf_status kf_image_check(const kf_image *image, uint64_t max_pixels, const char *name, kf_err *err);
-/* The same for a file of at most 1 GiB, within a budget (NULL: none), from which the memory for file,
- * decoder and picture is taken first; kf_image_clear gives it back. A thread may hold one such
- * picture at a time. *sum (NULL: not wanted): the checksum of the file's bytes, even if they are not
- * a picture; KF_NO_SUM if they cannot be read. */
+/* kf_image_decode for a file of at most 1 GiB. The memory for file, decoder and picture is taken
+ * from a budget first (NULL: none); kf_image_clear gives it back. A thread may hold one such
+ * picture at a time. *sum (NULL: not wanted): the checksum of the file's bytes, even if they are
+ * not a picture; KF_NO_SUM if they cannot be read. */
 kf_status kf_image_read_sum(const kf_extent *extent, uint64_t max_pixels, kf_budget *budget,
                             kf_image *out, uint64_t *sum, kf_err *err);
 #define KF_NO_SUM         0u

@@ -134,7 +134,7 @@ def vector_files(box):
 def things_that_are_no_data_file(box):
     os.mkdir(box.path("folder.npy"))
     os.mkdir(box.path("hollow"))
-    box.refuses(BAD_DATA, "info", "folder.npy", naming="folder.npy")
+    box.refuses(IO, "info", "folder.npy", naming="folder.npy: not a model folder")
     box.refuses(BAD_DATA, "stats", "hollow", "-o", "o.safetensors", naming="hollow")
     box.refuses(IO, "info", "absent.npy", naming="absent.npy")
     box.refuses(IO, "stats", "absent.npy", "-o", "o.safetensors", naming="absent.npy")

@@ -18,7 +18,7 @@ def make(box):
 
 def names_of(box, *words):
     """The names of the four classes, by class, as JSON has them; classes stay labels."""
-    lines = [json.loads(line) for line in box.works("classify", "m.safetensors", "x.npy", "--json", *words).out.splitlines()]
+    lines = json.loads(box.works("classify", "m.safetensors", "x.npy", "--json", *words).out)["answers"]
     found = {}
     for line in lines:
         check(set(line["classes"]) == set(LABELS), f"classes are labels: {line}")
@@ -81,9 +81,9 @@ def numbers(box):
     box.works("fit", "x.npy", "--labels", "y.npy", "-o", "m.safetensors", "-q")
     box.write("n.txt", "tench\ncrane\ncrane\nswan\n")
     box.write("n.json", '{"0": "tench", "2": "crane"}')
-    lines = [json.loads(line) for line in box.works("classify", "m.safetensors", "x.npy", "--names", "n.txt", "--json", "--top", 1).out.splitlines()]
+    lines = json.loads(box.works("classify", "m.safetensors", "x.npy", "--names", "n.txt", "--json", "--top", 1).out)["answers"]
     equal({line["classes"][0]: line["names"][0] for line in lines}, {0: "tench", 1: "crane (1)", 2: "crane (2)", 3: "swan"}, "in their order")
-    lines = [json.loads(line) for line in box.works("classify", "m.safetensors", "x.npy", "--names", "n.json", "--json", "--top", 1).out.splitlines()]
+    lines = json.loads(box.works("classify", "m.safetensors", "x.npy", "--names", "n.json", "--json", "--top", 1).out)["answers"]
     equal({line["classes"][0]: line["names"][0] for line in lines}, {0: "tench", 1: 1, 2: "crane", 3: 3}, "by number")
 
 

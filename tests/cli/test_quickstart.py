@@ -64,7 +64,8 @@ def from_a_folder_to_a_classifier(box):
     equal(answer[0], paths[0], "the picture")
     check((answer[1], answer[2]) in (("n01440764_tench", "tench"), ("red_fox", "red fox"), ("017.Night_Owl", "Night Owl")), "a class and its name")
     page = box.read("photos-koofu/report.html").decode()
-    check("Night Owl" in page and "017.Night_Owl" not in page, "the page shows names")
+    check("Night Owl" in page and not re.search("017.Night_Owl(?!/)", page), "the page shows names, beside paths")
+    check("  Night Owl" in result.out and not re.search("017.Night_Owl(?!/)", result.out), f"names on the terminal: {result.out}")
     # the names that were embedded
     box.write("names.txt", "017.Night_Owl\nn01440764_tench\nred_fox\n")
     box.write("spoken.txt", "017.Night_Owl\tNight Owl\nn01440764_tench\ttench\nred_fox\tred fox\n")

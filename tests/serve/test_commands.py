@@ -21,9 +21,10 @@ def same_classes(box, answer):
     """Class, score and probability of each column triple, in each line but the header."""
     lines = run(box, answer["command"])
     equal(len(lines), 1 + len(answer["results"]), f"lines of {answer['command']}")
+    first = lines[0].index("class1")
     for line, result in zip(lines[1:], answer["results"]):
         for i, c in enumerate(result["classes"]):
-            name, score, probability = line[1 + 3 * i : 4 + 3 * i]
+            name, score, probability = line[first + 3 * i : first + 3 * i + 3]
             equal((name, float(score), float(probability)), (c["class"], round(c["score"], 6), round(c["probability"], 6)), answer["command"])
 
 
