@@ -275,7 +275,7 @@ def changed_files_are_loaded(box):
         box.write("model.safetensors", "not a model")
         wait(lambda: server.metric("koofu_failed_reloads_total") >= 1)
         equal(server.works("GET", "/v1/info")["model"]["dim"], 2, "the old one stays")
-        check(any("still serving the previous version" in line and "model.safetensors" in line for line in server.lines), f"says so: {server.lines}")
+        wait(lambda: any("still serving the previous version" in line and "model.safetensors" in line for line in server.lines))
         server.works("POST", "/v1/classify", {"rows": rows_of(2)})
 
 
