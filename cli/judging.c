@@ -145,13 +145,10 @@ static int by_margin(const void *a, const void *b) {
 }
 
 int read_wrong(cli_run *cli, const kf_data *data, kf_analysis *analysis, wrong_rows *out) {
-  enum { ID_SIZE = 65536 + 1 };
-  char *id = own_memory(cli, ID_SIZE, 1);
-  if (!id) return fail(cli, KF_ERR_MEM);
+  const char *id;
   qsort(analysis->mistakes, analysis->n_mistakes, sizeof *analysis->mistakes, by_margin);
   for (; out->n < SHOWN && out->n < analysis->n_mistakes; out->n++) {
-    TRY(result_of(cli,
-                  kf_data_get_id(cli->ctx, data, analysis->mistakes[out->n].row, id, ID_SIZE)));
+    TRY(read_id(cli, data, analysis->mistakes[out->n].row, &id));
     out->ids[out->n] = own_format(cli, "%s", id);
     if (!out->ids[out->n]) return fail(cli, KF_ERR_MEM);
   }
