@@ -44,9 +44,10 @@ static void print_line(const char *name, uint64_t hits, uint64_t n, int chosen) 
 
 static void print_figures(const kf_quickstart_result *r) {
   int text = r->prompts > 0;
-  printf("%s in %s. Accuracy on left-out pictures (%s):\n\n",
+  printf("%s in %s. Accuracy on left-out pictures (%s%s):\n\n",
          show_counted(r->rows, "picture", "pictures").text,
-         show_counted(r->classes, "class", "classes").text, show_count(r->n).text);
+         show_counted(r->classes, "class", "classes").text, show_count(r->n).text,
+         r->n + r->n_single < r->rows ? ", a sample" : "");
   printf("  %-44s %9s  %s\n", "", "top-1", "95 % interval");
   print_line("nearest class mean, embeddings as they are", r->raw_top1, r->raw_n, 0);
   print_line("nearest class mean, Koo-Fu", r->top1, r->n, !text);
@@ -214,10 +215,11 @@ const cli_command quickstart_command = {
         "All printed figures are for pictures that the model judging them has not seen: each is "
         "left out in turn. So are the worst classes, the confusions and the pictures that are "
         "wrong by the widest margin, of which the report has thumbnails.\n\n"
-        "Writes embeddings.safetensors, text.safetensors, model.safetensors and report.html, which "
-        "'koofu fit', 'koofu eval', 'koofu index' and other commands can use, and about.txt, which "
-        "marks the folder as made by quickstart: files of these names in any other folder are not "
-        "replaced, and nothing is written among the pictures.\n\n"
+        "Writes embeddings.safetensors, text.safetensors and model.safetensors, which 'koofu fit', "
+        "'koofu eval', 'koofu index' and other commands can use, report.html, names.json for "
+        "--names if folders have other names than classes, and about.txt, which marks the folder "
+        "as made by quickstart: files of these names in any other folder are not replaced, and "
+        "nothing is written among the pictures.\n\n"
         "Run again into the same folder, only new and changed pictures are embedded, and class "
         "names only if they or the templates have changed; --no-resume embeds everything again.",
     .groups = GROUPS(&own_options, &picture_labels, &picture_options, &tower_options),

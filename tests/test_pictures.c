@@ -367,6 +367,7 @@ TEST(bad_tables_of_labels) {
        "t.csv: no column is known to hold file names, as 'filename' or 'file_name' would be; the "
        "first line is 'a.png', 'dog'"},
       {"filename,x,y_\na.png,dog,1\n", NULL, NULL, "no column is known to hold labels"},
+      {"filename;label\na.png;dog\n", NULL, NULL, "a single column: commas separate those of a"},
       {"filename,label\na.png,dog\n", NULL, "kind", "t.csv: there is no column 'kind'"},
       {"filename,label\na.png,dog\n", "3", NULL, "t.csv: there is no column '3'"},
       {"filename,label,label\na.png,dog,1\n", NULL, "label", "more than one column 'label'"},

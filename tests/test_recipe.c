@@ -251,6 +251,11 @@ TEST(keeps_what_an_earlier_model_has) {
   assert_kept((kf_fit_options){.stats_options.normalize = raw, .priors = KF_PRIORS_EQUAL});
 }
 
+TEST(refuses_a_lambda_without_a_unit) {
+  assert_no_fit(train, (kf_fit_options){.lambda = {.value = 1}},
+                "lambda has the value 1, but its unit is KF_LAMBDA_AUTO", KF_HINT_NONE);
+}
+
 TEST(refuses_an_earlier_model_of_another_kind) {
   AUTO(kf_model) *model = fit_of(train, (kf_fit_options){.dim = 5});
   AUTO(kf_model) *fused = fit_of(train, (kf_fit_options){.text = text});

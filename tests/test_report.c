@@ -152,13 +152,13 @@ TEST(everything) {
 TEST(lambda_by_likelihood) {
   static const char *const wanted[] = {
       "Leaving out each of 4,000 training rows in turn, their classes are most likely at λ",
-      (" At the chosen λ <b>52.00\u202F%</b> of them are classified correctly. The curve, of 2,500 "
+      (" At this λ <b>52.00\u202F%</b> of them are classified correctly. The curve, of 2,500 "
        "rows, stays within one standard error (0.65 points)"),
       "below the accuracy where classes are most likely"};
   static const char *const all[] = {
       "classified correctly. Accuracy stays within one standard error"};
   static const char *const other[] = {
-      ", within one standard error of that. At the chosen λ <b>52.00"};
+      ", within one standard error of that. At this λ <b>52.00"};
   page p;
   page_make(&p, ctx, 40, 64, 16, NULL);
   p.lambda.criterion = KF_CRITERION_LIKELIHOOD;

@@ -131,7 +131,7 @@ def make_valid():
         "stats_to_bytes": [S], "stats_from_bytes": [stats.to_bytes()], "stats_info": [S], "stats_names": [S],
         "stats_counts": [S, out(3, dtype="i8")],
         "stats_scatter": [S, out(DIM, DIM), out(DIM, DIM), out(DIM)],
-        "fit": [D, {"lambda": 0.1}, T, 1.0, None, None, np.arange(N, dtype="u4") % 4, None], "parse_lambda": ["0.3x"],
+        "fit": [D, {"lambda": 0.1, "lambda_unit": 1}, T, 1.0, None, None, np.arange(N, dtype="u4") % 4, None], "parse_lambda": ["0.3x"],
         "model_save": [M, b"saved.safetensors"], "model_export": [M, {"part": 0}, b"saved.onnx"],
         "model_load": [b"model.safetensors"], "model_to_bytes": [M], "model_from_bytes": [model.to_bytes()],
         "model_with_class": [M, "dog", D], "model_with_text": [M, T, 0, 3], "model_names": [M], "model_info": [M],

@@ -64,8 +64,11 @@ static kf_status fail_column(const pairs *p, const column *c, const char *list, 
                         list);
   return kf_fail_hint(err, KF_ERR_DATA, c->hint,
                       "%s: no column is known to hold %s, as '%s' or '%s' would be; the first line "
-                      "is %s",
-                      p->path, c->what, c->usual[0], c->usual[1], list);
+                      "is %s%s",
+                      p->path, c->what, c->usual[0], c->usual[1], list,
+                      p->n > 1 ? ""
+                               : ", a single column: commas separate those of a .csv, tabs "
+                                 "those of a .tsv");
 }
 
 /* Reads the first line. list: gets its fields, for messages. */

@@ -68,6 +68,10 @@ static kf_status check_options(const kf_fit_job *j, kf_err *err) {
   uint32_t dim = dim_of(j);
   bool normalized = is_normalized(j);
   if (o->dim > dim) return kf_fail_dim(o->dim, dim, err);
+  if (o->lambda.unit == KF_LAMBDA_AUTO && o->lambda.value != 0)
+    return kf_fail(err, KF_ERR_ARG,
+                   "lambda has the value %g, but its unit is KF_LAMBDA_AUTO, which takes none",
+                   o->lambda.value);
   if ((unsigned)o->centre > KF_CENTRE_MEAN)
     return kf_fail(err, KF_ERR_ARG, "invalid centre %d", (int)o->centre);
   KF_TRY(kf_check_method(o->method, err));

@@ -2,6 +2,7 @@
  * everything: kf_embed, kf_text_new_from_prompts, kf_fit and kf_report_write, one after another. */
 #include "recipe/recipe.h"
 
+#include <errno.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -37,10 +38,11 @@ static kf_status check_counts(const quickstart *q, const int64_t *counts, uint32
     if (counts[k] > most) most = counts[k];
   }
   if (with_rows < 2)
-    return kf_fail_file(&q->ctx->err, q->name,
-                        "%s; there must be a folder of pictures for each class, and two classes",
-                        with_rows == 1 ? "only one class has pictures that can be read"
-                                       : "no class folders");
+    return kf_fail_hint(
+        &q->ctx->err, KF_ERR_DATA,
+        kf_pictures_classes(q->pictures) == 0 ? KF_HINT_LABELS : KF_HINT_NONE,
+        "%s: %s; there must be a folder of pictures for each class, and two classes", q->name,
+        with_rows == 1 ? "only one class has pictures that can be read" : "no class folders");
   if (most > 1) return KF_OK;
   return kf_fail_file(&q->ctx->err, q->name,
                       "every class has a single picture, which does not show how pictures of "
@@ -217,6 +219,18 @@ static void fill_result(quickstart *q) {
   out->all_top1 = d->points[d->n_points - 1].top1;
 }
 
+/* What an earlier run made and this one did not would be about other pictures. */
+static kf_status remove_stale(quickstart *q) {
+  const char *stale[] = {q->result.renamed == 0 ? KF_QUICKSTART_NAMES : NULL,
+                         q->result.prompts == 0 ? "text.safetensors" : NULL};
+  for (size_t i = 0; i < sizeof stale / sizeof *stale; i++) {
+    const char *path = stale[i] != NULL ? kf_path_join_in(&q->paths, q->folder, stale[i]) : NULL;
+    if (path != NULL && unlink(path) != 0 && errno != ENOENT)
+      return kf_fail_errno(&q->ctx->err, path, "cannot be removed", errno);
+  }
+  return q->paths.failed ? kf_fail_memory(&q->ctx->err) : KF_OK;
+}
+
 static kf_status fit_and_report(quickstart *q) {
   kf_ctx *ctx = q->ctx;
   kf_report_job *j = &q->report;
@@ -234,6 +248,7 @@ static kf_status fit_and_report(quickstart *q) {
   KF_TRY(kf_report_finish(j, page));
   KF_TRY(save_names(q));
   KF_TRY(kf_outputs_commit(ctx));
+  KF_TRY(remove_stale(q));
   fill_result(q);
   return KF_OK;
 }

@@ -119,7 +119,7 @@ static void likelihood_words(kf_string *out, const kf_lambda_choice *choice) {
   if (choice->chosen != choice->best)
     kf_string_addf(out, " The choice is %s, within one standard error of that.",
                    kf_show_real(choice->lambda).text);
-  kf_string_addf(out, " At the chosen λ <b>%s</b> of them are classified correctly.",
+  kf_string_addf(out, " At this λ <b>%s</b> of them are classified correctly.",
                  kf_show_percent(choice->all.top1, choice->n_all).text);
 }
 

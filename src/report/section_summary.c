@@ -268,7 +268,8 @@ static void put_folds(kf_string *out, const kf_page *c) {
   kf_string_addf(
       out,
       "<p class=\"caption\">Rows were held out in %u folds, so each model had fewer rows "
-      "than with leave-one-out. %s chosen on the same rows, which is slightly "
+      "than with leave-one-out, and figures differ from those of rows left out. %s chosen on the "
+      "same rows, which is slightly "
       "optimistic.</p>\n",
       c->sweep->folds, fewer_chosen(c) ? "λ and the number of dimensions were" : "λ was");
 }

@@ -53,7 +53,7 @@ def from_a_folder_to_a_classifier(box):
     page = box.read("photos-koofu/report.html").decode()
     both, names = re.search(r"together are right for <b>([0-9.]+).{,200}text alone for ([0-9.]+)", page).groups()
     equal((printed["Koo-Fu and class names together"], printed["class names alone (zero-shot)"]), (both, names), "as on the page")
-    best = re.search(r"most likely at .{,120} At the chosen λ <b>([0-9.]+)", page).group(1)
+    best = re.search(r"most likely at .{,120} At this λ <b>([0-9.]+)", page).group(1)
     equal(printed["nearest class mean, Koo-Fu"], best, "Koo-Fu, as on the page")
     box.works("embed", CLIP, "photos/", "-o", "e.safetensors")
     equal(box.read("e.safetensors"), box.read("photos-koofu/embeddings.safetensors"), "as koofu embed does it")
@@ -145,6 +145,8 @@ def folders_with_the_same_name(box):
     photos(box, "plain", ["crane", "fox"], 8)
     box.works("quickstart", "plain", "--encoder", CLIP, "-o", "other", "-q")
     equal(set(os.listdir(box.path("other"))), FILES, "folders that are called by their names need no file")
+    box.works("quickstart", "plain", "--encoder", CLIP, "-o", "out", "--no-text", "-q")
+    equal(set(os.listdir(box.path("out"))), FILES - {"text.safetensors"}, "names and text of the run before are gone")
 
 
 @test
@@ -218,7 +220,7 @@ def little_to_go_on(box):
     box.refuses(BAD_DATA, "quickstart", "single", "--encoder", CLIP, naming="single: only one class has pictures")
     box.write("single/b/x.png", box.read(paths[1]))
     box.refuses(BAD_DATA, "quickstart", "single", "--encoder", CLIP, naming="every class has a single picture")
-    box.refuses(BAD_DATA, "quickstart", "photos/a", "--encoder", CLIP, naming="photos/a: no class folders")
+    box.refuses(BAD_DATA, "quickstart", "photos/a", "--encoder", CLIP, naming=["photos/a: no class folders", "--labels"])
     box.refuses(BAD_DATA, "quickstart", paths[0], "--encoder", CLIP, naming=[paths[0], "no class folders"])
     box.refuses(IO, "quickstart", "gone", "--encoder", CLIP, naming="gone")
     box.refuses(USAGE, "quickstart", "photos", naming="--encoder")
