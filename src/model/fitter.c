@@ -8,7 +8,8 @@
  * By default columns are first divided by s_i, with s_i^2 = S_w[i][i] / the mean of the diagonal,
  * and so are the columns of T in the end. Lambda is then added to a matrix with a constant
  * diagonal: S_w is shrunk towards its own diagonal, the units of the columns cancel, and the mean
- * eigenvalue does not change.
+ * eigenvalue does not change. With fewer than FEW_DEGREES degrees of freedom (N - K) the s_i^2 are
+ * themselves too uncertain, and are shrunk towards 1.
  *
  * Class means are also shrunk, towards the mean of all rows. Along direction d a row has the
  * variance 1 / (N - K) around its class mean, and class means have the variance gamma_d / (n_0 (K -
@@ -24,6 +25,8 @@
 
 #include <math.h>
 #include <string.h>
+
+#define FEW_DEGREES 16
 
 kf_status kf_lambda_parse(kf_ctx *ctx, const char *text, kf_lambda *out) {
   KF_ENTER(ctx, text != NULL && out != NULL);
@@ -83,6 +86,19 @@ static kf_status scale_rows(void *argument, size_t block, size_t worker, kf_err 
   return KF_OK;
 }
 
+static double degrees_of(const kf_fitter *f) {
+  const kf_stats *s = f->by_all_rows ? f->between : f->within;
+  uint64_t used = f->by_all_rows;
+  for (uint32_t k = 0; !f->by_all_rows && k < s->n_classes; k++) used += s->counts[k] > 0;
+  return (double)(s->rows - used);
+}
+
+/* The mean of all variances counts like this many degrees of freedom of each: 1 where there are
+ * none, and 0 from FEW_DEGREES on. */
+static double degrees_of_mean(double degrees) {
+  return degrees < FEW_DEGREES ? 1 - degrees / FEW_DEGREES : 0;
+}
+
 /* Divides rows and columns of S_w and S_b by the standard deviations within classes. A column that
  * is constant within classes is divided by its deviation between them, and a constant column is not
  * changed. */
@@ -98,8 +114,10 @@ static kf_status scale_columns(kf_fitter *f) {
     for (uint64_t i = 0; i < n; i++) mean += s_w[i * n + i];
   }
   mean /= (double)n;
+  double degrees = degrees_of(f), more = degrees_of_mean(degrees);
   for (uint64_t i = 0; i < n && mean > 0; i++) {
     double scatter = s_w[i * n + i] > 0 ? s_w[i * n + i] : s_b[i * n + i];
+    if (scatter > 0 && more > 0) scatter = (degrees * scatter + more * mean) / (degrees + more);
     if (scatter > 0) f->column[i] = sqrt(mean / scatter);
     if (!isfinite(f->column[i])) f->column[i] = 1;
   }

@@ -19,6 +19,28 @@ def make_data(box, classes=15, dim=24):
 
 
 @test
+def few_rows_do_not_know_the_scales_of_columns(box):
+    """With one or two rows for each of two or three classes, the default stays near raw class means."""
+    for classes, rows in ((2, 1), (2, 2), (3, 1)):
+        gain = 0
+        for seed in range(8):
+            rng = random.Random(100 * classes + 10 * rows + seed)
+            centres = [[rng.uniform(-1, 1) * 1.8 for _ in range(64)] for _ in range(classes)]
+
+            def draw(each):
+                return [[c + rng.uniform(-1, 1) * 2.5 for c in centre] for centre in centres for _ in range(each)]
+
+            box.write("x.npy", npy(draw(rows)))
+            box.write("t.npy", npy(draw(60)))
+            box.write("y.npy", npy([k for k in range(classes) for _ in range(rows)], "<i4"))
+            box.write("u.npy", npy([k for k in range(classes) for _ in range(60)], "<i4"))
+            box.works("fit", "x.npy", "--labels", "y.npy", "-o", "m.safetensors", "-q")
+            found = json.loads(box.works("eval", "--json", "m.safetensors", "t.npy", "--labels", "u.npy").out)
+            gain += (found["top1"] - found["raw_top1"]) / 8
+        check(gain > -0.06, f"{classes} classes with {rows} rows: {100 * gain:.1f} points")
+
+
+@test
 def lambda_is_chosen_by_default(box):
     make_data(box)
     said = box.works("fit", "train.safetensors", "-o", "a.safetensors").err
