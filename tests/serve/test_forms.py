@@ -5,7 +5,7 @@ import random
 from files import npy
 from forms import form
 from harness import check, equal, test
-from server import Server, embedded, pictured, small_world, uri
+from server import Server, embedded, pictured, sanitized, small_world, uri
 
 
 def without_time(answer):
@@ -95,5 +95,6 @@ def hostile_forms_take_the_memory_of_their_body(box):
         for body in bodies:
             answer = server.post("/v1/classify", body, kind)
             check(answer.status in (200, 400, 422), f"{body[:60]!r}: {answer}")
-        check(resident() - before < 40 << 10, f"memory: {before} to {resident()} KiB")
+        if not sanitized(box):  # whose allocator keeps what was freed
+            check(resident() - before < 40 << 10, f"memory: {before} to {resident()} KiB")
         server.works("POST", "/v1/classify", good, kind)
