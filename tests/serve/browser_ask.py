@@ -190,6 +190,11 @@ def pictures(page, size):
     check(page.value("window.veiled") and page.count("#veil") == 0, f"{page.where}: the page does not say that it can be dropped")
     page.value(f"{give}('paste', ['pasted.png'], 'image/png')")
     page.wait("location.hash === '#ask/picture/2' && document.querySelector('#shown').innerText.includes('pasted.png') && !document.querySelector('[aria-busy]')")
+    page.sound("pasted")
+    for i, name in enumerate(("d41d8cd98f00b204e9800998ecf8427e1234567890.jpg", "3f2504e0-4f89-11d3-9a0c-0305e82c3301.png", "\u202egnp.exe.png"), 3):
+        page.value(f"{give}('drop', [{name!r}], 'image/png')")
+        page.wait(f"location.hash === '#ask/picture/{i}' && document.querySelector('.bars') && document.querySelector('#shown').innerText.includes({name[1:]!r})")
+        page.sound(name)
     page.quiet()
     page.value(f"{give}('drop', ['story.txt'], 'text/plain')")
     page.wait("document.querySelector('.toast.bad')?.textContent.includes('story.txt: not a JPEG, PNG or WebP picture')")
@@ -215,7 +220,7 @@ def pictures(page, size):
     page.click(".bars .badge + button")
     page.wait("!document.querySelector('.bars .badge')")
     page.value("history.back()")
-    page.wait("location.hash === '#ask/picture/4'")
+    page.wait("location.hash === '#ask/picture/7'")
     page.quiet()
 
 
