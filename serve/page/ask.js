@@ -210,6 +210,10 @@ export function start(given) {
   $('row').max = rows - 1;
   $('row').placeholder = rows ? `0 – ${rows - 1}` : '';
   document.querySelector('#view-ask .right').hidden = !info.can.search;
+  if (!info.can.picture && !info.can.text && !rows) {
+    $('ask-help').textContent = 'Nothing can be asked here without an encoder or a gallery. Programs can send rows: see API.';
+    $('answer-panel').hidden = true;
+  }
   $('words-form').onsubmit = (event) => {
     event.preventDefault();
     const words = $('words').value.trim();

@@ -39,7 +39,7 @@ export function announce(text) {
   requestAnimationFrame(() => { $('live').textContent = seen(text); });
 }
 
-// A message above the view, with at most one action. words: text, or a list of texts and elements.
+// A message above the view, which makes room for it, with at most one action. words: text, or a list of texts and elements.
 export function toast(words, { kind = '', action = null, seconds = 8 } = {}) {
   const box = make('div', { className: `toast ${kind}` }, make('p', {}, ...[words].flat()));
   const away = () => box.remove();

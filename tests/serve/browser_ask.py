@@ -5,7 +5,7 @@ import os
 import shutil
 import subprocess
 
-from browser_page import check, check_export
+from browser_page import check, check_export, shoot
 from browser_servers import PICTURES
 
 
@@ -131,6 +131,10 @@ def make_class(page, size):
     check(page.count(".bars .badge") == 1, f"{page.where}: the new class is not marked")
     check(page.count("#tray") == 0, f"{page.where}: the selection stays")
     page.sound("class made")
+    page.value("for (let i = 0; i < 2; i++) document.querySelector('#toasts').append(document.querySelector('.toast').cloneNode(true))")
+    page.sound("three messages")
+    shoot(page, "toasts", "ask", size, "light")
+    page.value("while (document.querySelectorAll('.toast').length > 1) document.querySelector('#toasts').lastChild.remove()")
     page.click(".toast.good button")
     page.wait("!document.querySelector('.bars .badge') && !document.querySelector('[aria-busy]')")
     check(page.value("!document.querySelector('.bars b')"), f"{page.where}: markup in a name was taken as markup")

@@ -77,6 +77,11 @@ BROKEN = """[...document.querySelectorAll('.name, .verdict b, .label b, .face sp
     if (new Set([...r.getClientRects()].map((b) => Math.round(b.top))).size > 1) found.push(m[0]); }
   return found; }).slice(0, 3)"""
 
+# Controls under a message.
+COVERED = """(() => { scrollTo(0, 0); return [...document.querySelectorAll('button, a, input, select')].filter((e) => !e.closest('.toasts')).filter((e) => {
+  const b = e.getBoundingClientRect(); return b.width && document.elementFromPoint(b.x + b.width / 2, b.y + b.height / 2)?.closest('.toasts'); })
+  .map((e) => e.outerHTML.slice(0, 80)); })()"""
+
 # Whether the element that has the focus shows it.
 FOCUS_SHOWN = """(() => { const e = document.activeElement;
   const lined = (x) => x && parseFloat(getComputedStyle(x).outlineWidth) > 0 && getComputedStyle(x).outlineStyle !== 'none';
@@ -165,7 +170,7 @@ class Page:
         wide = self.value(f"Math.max(document.documentElement.scrollWidth, innerWidth) - {self.width}")  # phones widen the window
         check(wide <= 0, f"{where}: {wide} pixels wider than the window")
         for script, words in ((OVERFLOW, "reaches over the edge"), (CUT, "is cut off"), (browser.COLLIDING, "collides"), (BROKEN, "is broken inside a word"),
-                              (SPILLING, "text outside its box"), (HIDDEN, "hidden characters")):
+                              (SPILLING, "text outside its box"), (HIDDEN, "hidden characters"), (COVERED, "lies under a message")):
             found = self.value(script.replace("WIDTH", str(self.width)))
             check(not found, f"{where}: {words}: {found}")
         ratio, text = self.value(CONTRAST)
@@ -235,6 +240,12 @@ def wait_for(condition, seconds=60):
             return True
         time.sleep(0.05)
     return False
+
+
+def shoot(page, what, place, size, scheme):
+    shots = os.environ.get("KOOFU_SHOTS")
+    if shots:
+        page.tab.screenshot(os.path.join(shots, f"{what}-{place.strip('#').replace('/', '-')}-{size[0]}-{scheme}.png"))
 
 
 def check_export(page, rows):

@@ -1,16 +1,9 @@
 """Tests of the page: its looks, the list of classes, servers that are busy, lost, bare or closed."""
 
 import json
-import os
 
-from browser_page import ALSO, check
+from browser_page import ALSO, check, shoot
 from browser_servers import EVIL, LONG, TOKEN
-
-
-def shoot(page, what, place, size, scheme):
-    shots = os.environ.get("KOOFU_SHOTS")
-    if shots:
-        page.tab.screenshot(os.path.join(shots, f"{what}-{place.strip('#').replace('/', '-')}-{size[0]}-{scheme}.png"))
 
 
 def looks(page, size):
@@ -114,7 +107,9 @@ def bare(page, size):
     page.open("", *size)
     page.wait("document.querySelector('#missing').checkVisibility()")
     check("--gallery" in page.text("#missing") or "gallery" in page.text("#missing"), f"{page.where}: {page.text('#missing')!r}")
+    check("Nothing can be asked here" in page.text("#view-ask") and "nearest" not in page.text("#view-ask"), f"{page.where}: {page.text('#view-ask')!r}")
     page.sound("a model alone")
+    shoot(page, "bare", "ask", size, "light")
     page.value("location.hash = '#map'")
     page.wait("document.querySelector('#map-wait').textContent.includes('--gallery')")
     page.sound("no map")
