@@ -338,8 +338,7 @@ static enum MHD_Result check_arg(void *request, enum MHD_ValueKind kind, const c
 
 /* What the address does not take is refused, as are unknown fields of a body. */
 static void check_args(sv_request *r) {
-  if (r->route->args)
-    MHD_get_connection_values(r->connection, MHD_GET_ARGUMENT_KIND, check_arg, r);
+  if (r->route->args) MHD_get_connection_values(r->connection, MHD_GET_ARGUMENT_KIND, check_arg, r);
 }
 
 /* The announced length of the body; UINT64_MAX: it is chunked. */

@@ -9,7 +9,8 @@
 enum { QUICK_BODY = 64 << 10, QUICK_ROWS = 16 };
 
 const sv_route sv_routes[] = {
-    {"POST", "/v1/classify", "classify", .lane = SV_ROWS, sv_parse_classify, sv_work_classify, "top "},
+    {"POST", "/v1/classify", "classify", .lane = SV_ROWS, sv_parse_classify, sv_work_classify,
+     "top "},
     {"POST", "/v1/search", "search", .lane = SV_ROWS, sv_parse_search, sv_work_search, "k space "},
     {"POST", "/v1/embeddings", "embeddings", .lane = SV_HERE, sv_parse_embeddings,
      sv_work_embeddings, ""},
