@@ -328,6 +328,8 @@ static void parse_name(sv_request *r, sv_json *j) {
   size_t n;
   if (!sv_json_text(j, &r->in.name, &n)) return;
   if (n == 0 || n > SV_MAX_NAME) sv_json_refuse(j, "name must have 1 to %d bytes", SV_MAX_NAME);
+  if (n > 0 && r->in.name[strspn(r->in.name, " \t\r\n")] == '\0')
+    sv_json_refuse(j, "name has only blanks");
 }
 
 /* False: answered. Errors of the JSON stay in j instead. */
@@ -388,6 +390,8 @@ static bool keep_file(sv_request *r, const sv_part *part) {
 static bool take_picture(sv_request *r, const sv_part *part) {
   sv_input *in = &r->in;
   if (!start_pictures(r) || !another_picture(r) || !keep_file(r, part)) return false;
+  const char *file = in->files[in->n];
+  if (part->n == 0 && file) return sv_fail(r, 422, "%s: the picture is empty", file);
   if (part->n == 0) return sv_fail(r, 422, "picture %llu is empty", (unsigned long long)in->n);
   in->pictures[in->n++] = (kf_image_bytes){.bytes = part->bytes, .n = part->n};
   return true;
@@ -399,6 +403,7 @@ static bool parse_part(sv_request *r, kf_ctx *ctx, const sv_part *part, unsigned
     return keep_file(r, part) && parse_npy(r, ctx, part->bytes, part->n);
   sv_json j = sv_json_of(part->bytes, part->n);
   j.plain = (field & PLAIN) != 0;
+  j.lone = true;
   bool fine =
       field == FIELD_TEXTS ? start_texts(r) && parse_text(r, &j) : parse_field(r, &j, field);
   if (!fine || sv_json_end(&j)) return fine;

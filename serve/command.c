@@ -106,6 +106,7 @@ bool sv_classify_command(sv_request *r, sv_text *t) {
     return false;
   }
   put_encoder(r, t);
+  if (r->server->options.names) put_option(t, "names", r->server->options.names);
   sv_putf(t, " --top %u%s", in->top, r->world->probabilities ? " --probabilities" : "");
   return put_choice(r, t);
 }

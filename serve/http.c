@@ -324,6 +324,23 @@ static void refuse_route(sv_request *r) {
     sv_fail(r, 404, "there is nothing at this address");
 }
 
+static enum MHD_Result check_arg(void *request, enum MHD_ValueKind kind, const char *name,
+                                 const char *value) {
+  sv_request *r = request;
+  size_t n = strlen(name);
+  (void)kind;
+  (void)value;
+  for (const char *c = r->route->args; *c; c += strcspn(c, " ") + 1)
+    if (n > 0 && strncmp(c, name, n) == 0 && c[n] == ' ') return MHD_YES;
+  sv_fail(r, 422, "unknown parameter '?%.60s='", name);
+  return MHD_NO;
+}
+
+/* What the address does not take is refused, as are unknown fields of a body. */
+static void check_args(sv_request *r) {
+  if (r->route->args) MHD_get_connection_values(r->connection, MHD_GET_ARGUMENT_KIND, check_arg, r);
+}
+
 /* The announced length of the body; UINT64_MAX: it is chunked. */
 static uint64_t body_length(sv_request *r) {
   const char *length = sv_header(r, "Content-Length");
@@ -440,7 +457,8 @@ static enum MHD_Result begin(sv_server *s, struct MHD_Connection *connection, co
   *memory = r;
   enter_phase(r->peer, RECEIVING);
   find_route(r);
-  if (is_framed(r, method, version) && may_ask(r) && check_body(r) && !r->route) refuse_route(r);
+  if (is_framed(r, method, version) && may_ask(r) && check_body(r))
+    r->route ? check_args(r) : refuse_route(r);
   if (r->stage == SV_DONE && may_refuse_early(r)) r->early = true;
   return r->early ? send_answer(r) : MHD_YES;
 }

@@ -35,8 +35,12 @@ bool sv_json_end(sv_json *j) {
 
 static bool expect(sv_json *j, bool found, const char *what) {
   if (found) return true;
-  if (kf_json_peek(&j->in) == 0) return kf_json_fail(&j->in, "no value");
-  sv_json_refuse(j, "%s is expected at byte %zu", what, sv_json_at(j));
+  if (j->lone && sv_json_at(j) == 0)
+    sv_json_refuse(j, "must be %s", what);
+  else if (kf_json_peek(&j->in) == 0)
+    kf_json_fail(&j->in, "no value");
+  else
+    sv_json_refuse(j, "%s is expected at byte %zu", what, sv_json_at(j));
   return false;
 }
 

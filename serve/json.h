@@ -17,6 +17,7 @@ typedef struct sv_json {
   kf_json_reader in;
   bool refused;    /* valid JSON with an invalid value */
   bool plain;      /* not JSON but one string, as it is: a value of a form */
+  bool lone;       /* one value of a form: what is no JSON at all is a wrong value, too */
   char error[200]; /* one sentence, after sv_json_end */
 } sv_json;
 

@@ -283,8 +283,12 @@ static kf_status load_and_serve(sv_server *s, char *message, size_t size) {
   if (status == KF_OK) status = start_threads(s, message, size);
   if (status == KF_OK) {
     set_handlers(on_signal);
-    announce(s);
-    if (!s->options.check) watch(s, ctx);
+    if (s->options.check) {
+      sv_log(s, "all is well: everything is loaded, and port %u is free", sv_http_port(s));
+    } else {
+      announce(s);
+      watch(s, ctx);
+    }
     finish(s);
   }
   if (s->queue) sv_queue_stop(s->queue);

@@ -212,6 +212,7 @@ typedef struct sv_route {
   sv_lane lane;                              /* for `work` */
   bool (*parse)(sv_request *r, kf_ctx *ctx); /* NULL: nothing to parse; false: answered */
   void (*work)(sv_request *r, kf_ctx *ctx);  /* answers */
+  const char *args; /* parameters it takes, each with a space behind it; NULL: any */
 } sv_route;
 
 extern const sv_route sv_routes[];

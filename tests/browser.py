@@ -13,7 +13,7 @@ import urllib.parse
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 
 # Texts that lie on each other, in a table or a card.
-COLLIDING = """[...document.querySelectorAll('tr, .card, .field, .bar')].filter((e) => e.checkVisibility()).flatMap((e) => {
+COLLIDING = """[...document.querySelectorAll('tr, .card, .field, .bar, .shown, #legend button')].filter((e) => e.checkVisibility()).flatMap((e) => {
   const boxes = [], walk = document.createTreeWalker(e, NodeFilter.SHOW_TEXT);
   while (walk.nextNode()) { const n = walk.currentNode, r = document.createRange(); r.selectNodeContents(n);
     if (n.data.trim() && n.parentElement.checkVisibility() && !n.parentElement.closest('.unseen, option, .id')) for (const b of r.getClientRects()) boxes.push([n, b]); }

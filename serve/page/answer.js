@@ -16,7 +16,7 @@ function bar(item, length, isNew, added) {
   const fill = make('i', {});
   fill.style.inlineSize = `${(100 * length).toFixed(1)}%`;
   const row = make('tr', { className: isNew ? 'new' : '' },
-    make('th', { scope: 'row' }, make('span', { className: 'name' }, ...broken(called(item.class))),
+    make('th', { scope: 'row' }, make('span', { className: 'name' }, broken(called(item.class))),
       added ? make('span', { className: 'badge' }, 'added') : null,
       added ? make('button', { type: 'button', className: 'quiet icon', 'aria-label': `Delete the class ${called(item.class)}`, onclick: () => selection.remove(item.class) }, '×') : null,
       make('span', { className: 'track', 'aria-hidden': 'true' }, fill)),
@@ -37,7 +37,7 @@ export function answerBars(result, model, added, fresh) {
     box.append(make('p', { className: 'verdict unknown' }, make('b', {}, 'Unknown'),
       ` The best ${word}, ${score(best.score)}, is ${beyond} the threshold${limit !== null ? ` of ${score(limit)}` : ''}.`));
   } else {
-    const verdict = make('p', { className: 'verdict' }, make('i', { className: 'dot', 'aria-hidden': 'true' }), make('b', {}, ...broken(called(best.class))));
+    const verdict = make('p', { className: 'verdict' }, make('i', { className: 'dot', 'aria-hidden': 'true' }), make('b', {}, broken(called(best.class))));
     tint(verdict, best.class);
     box.append(verdict);
   }

@@ -32,9 +32,9 @@ function showQuery(own) {
   let caption = [];
   if (query.kind === 'picture') {
     figure.append(make('img', { src: query.url, alt: `Your picture, ${query.name}` }));
-    caption = [make('b', {}, ...broken(query.name)), make('span', {}, 'your picture')];
+    caption = [make('b', {}, broken(query.name)), make('span', {}, 'your picture')];
   } else if (query.kind === 'words') {
-    figure.append(make('blockquote', {}, query.words));
+    figure.append(make('blockquote', { dir: 'auto' }, query.words));
     caption = ['Words'];
   } else {
     if (info.gallery.images) {
@@ -42,9 +42,9 @@ function showQuery(own) {
       api.showPicture(image, query.row, 384);
       figure.append(image);
     } else {
-      figure.append(make('blockquote', {}, called(own?.label) ?? `Row ${query.row}`));
+      figure.append(make('blockquote', {}, broken(called(own?.label) ?? `Row ${query.row}`)));
     }
-    caption = [make('b', {}, `Row ${query.row}`), own?.id, called(own?.label)].filter(Boolean).map((part) => (part.nodeType ? part : make('span', {}, ...broken(part))));
+    caption = [make('b', {}, `Row ${query.row}`), own?.id, called(own?.label)].filter(Boolean).map((part) => (part.nodeType ? part : make('span', {}, broken(part))));
   }
   figure.append(make('figcaption', {}, ...caption));
 }
@@ -79,7 +79,7 @@ function showFound(answer) {
   const self = query.kind === 'row' ? query.row : -1;
   const items = found.neighbours;
   $('found-title').textContent = 'Nearest in the gallery';
-  $('found-note').textContent = found.vote ? `Their vote: ${called(found.vote)}` : '';
+  $('found-note').replaceChildren(...(found.vote ? ['Their vote: ', broken(called(found.vote))] : []));
   showCards($('cards'), items, self);
   refreshTicks($('cards'));
   return found.query ?? items.find((item) => item.row === self);
@@ -210,6 +210,10 @@ export function start(given) {
   $('row').max = rows - 1;
   $('row').placeholder = rows ? `0 – ${rows - 1}` : '';
   document.querySelector('#view-ask .right').hidden = !info.can.search;
+  if (!info.can.picture && !info.can.text && !rows) {
+    $('ask-help').textContent = 'Nothing can be asked here without an encoder or a gallery. Programs can send rows: see API.';
+    $('answer-panel').hidden = true;
+  }
   $('words-form').onsubmit = (event) => {
     event.preventDefault();
     const words = $('words').value.trim();

@@ -7,7 +7,7 @@ import * as api from './api.js';
 import * as selection from './selection.js';
 
 function face(item) {
-  if (!item.image) return make('span', { className: 'face words' }, make('span', {}, ...broken(called(item.label) ?? item.id ?? `row ${item.row}`)));
+  if (!item.image) return make('span', { className: 'face words' }, make('span', {}, broken(called(item.label) ?? item.id ?? `row ${item.row}`)));
   const image = make('img', { alt: '', width: 160, height: 160, decoding: 'async' });
   api.showPicture(image, item.row, 192);
   return make('span', { className: 'face' }, image);
@@ -20,7 +20,7 @@ function card(item, self) {
   const name = item.id || `row ${item.row}`;
   const open = make('a', { className: 'open', href: `#ask/row/${item.row}`, tabIndex: -1 },
     face(item),
-    make('span', { className: 'label' }, make('i', { className: 'dot', 'aria-hidden': 'true' }), make('b', {}, ...broken(called(item.label) ?? '—'))),
+    make('span', { className: 'label' }, make('i', { className: 'dot', 'aria-hidden': 'true' }), make('b', {}, broken(called(item.label) ?? '—'))),
     make('span', { className: 'under' }, make('span', { className: 'id', title: name }, short(name) + (item.row === self ? ' · this row' : '')),
       item.score === undefined ? null : make('span', { className: 'score' }, score(item.score))));
   const tick = make('input', { type: 'checkbox', tabIndex: -1, checked: selection.has(item.row), 'aria-label': `Select ${name}` });

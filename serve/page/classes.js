@@ -11,7 +11,7 @@ let list = [];
 
 function line(item) {
   const row = make('tr', {},
-    make('th', { scope: 'row' }, make('i', { className: 'dot', 'aria-hidden': 'true' }), make('span', { className: 'name', title: item.name }, ...broken(called(item.name))),
+    make('th', { scope: 'row' }, make('i', { className: 'dot', 'aria-hidden': 'true' }), make('span', { className: 'name', title: item.name }, broken(called(item.name))),
       item.added ? make('span', { className: 'badge' }, 'added') : null),
     make('td', {}, item.rows === null || item.rows === undefined ? '' : number(item.rows)),
     make('td', {}, item.added ? make('button', { type: 'button', className: 'quiet', 'aria-label': `Delete the class ${called(item.name)}`, onclick: () => selection.remove(item.name) }, 'Delete') : null));

@@ -1,11 +1,16 @@
 // Elements, numbers and messages. Text from the server is inserted as text, never as markup.
 
+// Characters that are not seen but change what is seen - controls, directions of text - are shown as U+FFFD, as koofu
+// report does. Joiners between letters stay.
+const HIDDEN = /(?!(?<=\P{ASCII})[\u200C\u200D](?=\P{ASCII})|[\t\n\r])[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu;
+const seen = (text) => (typeof text === 'string' ? text.replace(HIDDEN, '\uFFFD') : text);
+
 // What classes are called, by label (koofu serve --names).
 let names = new Map();
 export function nameClasses(list) {
   names = new Map(list.map((item) => [item.name, item.display_name ?? item.name]));
 }
-export const called = (label) => names.get(label) ?? label;
+export const called = (label) => seen(names.get(label) ?? label);
 
 export const $ = (id) => document.getElementById(id);
 
@@ -14,29 +19,29 @@ export function make(tag, properties = {}, ...children) {
   const element = document.createElement(tag);
   for (const [name, value] of Object.entries(properties)) {
     if (value === undefined || value === null) continue;
-    if (name.includes('-') || name === 'for' || name === 'role' || name === 'scope') element.setAttribute(name, value);
-    else element[name] = value;
+    if (name.includes('-') || name === 'for' || name === 'role' || name === 'scope') element.setAttribute(name, seen(value));
+    else element[name] = seen(value);
   }
-  element.append(...children.filter((child) => child !== null && child !== undefined));
+  element.append(...children.filter((child) => child !== null && child !== undefined).map(seen));
   return element;
 }
 
 export const number = (n) => Number(n).toLocaleString('en-GB');
 export const score = (x) => (x < 0 ? '−' : '') + Math.abs(x).toFixed(Math.abs(x) < 100 ? 3 : Math.abs(x) < 1000 ? 1 : 0);
 export const percent = (p) => `${p > 0.9995 && p < 1 ? '> 99.9' : (100 * p).toFixed(1)} %`;
-// A name that may be broken after its separators, not inside words.
-export const broken = (name) => name.split(/(?<=[_/-])/).flatMap((part, i) => (i ? [make('wbr'), part] : [part]));
+// A name, whose direction stays its own. It is broken at its separators, inside a word only if that is too long.
+export const broken = (name) => make('bdi', {}, ...name.split(/(?<=[_/-])|(?=\.\w{2,5}$)/).flatMap((part, i) => (i ? [make('wbr'), part] : [part])));
 export const plural = (n, one, many = one + 's') => `${number(n)} ${n === 1 ? one : many}`;
 
 // For screen readers.
 export function announce(text) {
   $('live').textContent = '';
-  requestAnimationFrame(() => { $('live').textContent = text; });
+  requestAnimationFrame(() => { $('live').textContent = seen(text); });
 }
 
-// A message at the edge of the page, with at most one action.
-export function toast(text, { kind = '', action = null, seconds = 8 } = {}) {
-  const box = make('div', { className: `toast ${kind}` }, make('p', {}, text));
+// A message above the view, which makes room for it, with at most one action. words: text, or a list of texts and elements.
+export function toast(words, { kind = '', action = null, seconds = 8 } = {}) {
+  const box = make('div', { className: `toast ${kind}` }, make('p', {}, ...[words].flat()));
   const away = () => box.remove();
   if (action) {
     box.append(make('button', { type: 'button', className: 'quiet', onclick: () => { away(); action.run(); } }, action.name));

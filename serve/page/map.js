@@ -115,7 +115,7 @@ function showTip(i, x, y) {
   tip.hidden = i < 0;
   if (i < 0) return;
   const it = item(i);
-  const words = make('div', {}, make('b', {}, ...broken(called(it.label) ?? 'no label')), make('span', { className: 'soft' }, ...broken(it.id ?? `row ${it.row}`)));
+  const words = make('div', {}, make('b', {}, broken(called(it.label) ?? 'no label')), make('span', { className: 'soft' }, broken(it.id ?? `row ${it.row}`)));
   tip.replaceChildren(words);
   if (data.images) {
     const image = make('img', { alt: '', width: 64, height: 64 });
@@ -148,9 +148,9 @@ function showPoint(i) {
     api.showPicture(image, it.row, 96);
     head.append(image);
   }
-  const about = [called(it.label) ?? 'no label'];
-  if (data.answers && data.answers[i] !== it.label) about.push(`answer: ${called(data.answers[i])}`);
-  head.append(make('div', {}, make('b', {}, ...broken(it.id ?? `row ${it.row}`)), make('span', { className: 'soft' }, ...broken(about.join(' · '))), make('span', { className: 'soft' }, `row ${it.row}`)));
+  const about = [broken(called(it.label) ?? 'no label')];
+  if (data.answers && data.answers[i] !== it.label) about.push(' · answer: ', broken(called(data.answers[i])));
+  head.append(make('div', {}, make('b', {}, broken(it.id ?? `row ${it.row}`)), make('span', { className: 'soft' }, ...about), make('span', { className: 'soft' }, `row ${it.row}`)));
   const select = make('button', { type: 'button', 'aria-pressed': String(selection.has(it.row)) }, selection.has(it.row) ? 'Selected' : 'Select');
   select.onclick = () => selection.toggle(it);
   $('point').replaceChildren(head,
@@ -167,7 +167,7 @@ function legend() {
   $('legend-find').hidden = counts.size <= 12;
   $('legend').replaceChildren(...all.slice(0, MAX_LEGEND).map(([k, count]) => {
     const button = make('button', { type: 'button', className: 'quiet', 'aria-pressed': String(plot.only === k) },
-      make('i', { className: 'dot', 'aria-hidden': 'true' }), make('span', { className: 'name' }, ...broken(called(data.names[k]))), make('span', { className: 'soft' }, number(count)));
+      make('i', { className: 'dot', 'aria-hidden': 'true' }), make('span', { className: 'name' }, broken(called(data.names[k]))), make('span', { className: 'soft' }, number(count)));
     button.onclick = () => {
       plot.only = plot.only === k ? -1 : k;
       plot.redraw();

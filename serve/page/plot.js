@@ -8,7 +8,13 @@ import { boundsOf, inside, nearest } from './layout.js';
 const MARGIN = 24; // pixels around the points when all are shown
 const NEAR = 3.5; // zoom factor from which pictures or ids are shown
 const MAX_PICTURES = 500;
+const MAX_NAME = 36; // characters of a class on the canvas
 const ease = (t) => (t < 0.5 ? 4 * t ** 3 : 1 - (2 - 2 * t) ** 3 / 2);
+
+function short(name) {
+  const all = [...name];
+  return all.length > MAX_NAME ? `${all.slice(0, MAX_NAME - 1).join('')}…` : name;
+}
 
 export class Plot {
   constructor(canvas) {
@@ -314,14 +320,15 @@ export class Plot {
     const boxes = [];
     pen.font = `600 12px ${getComputedStyle(this.canvas).fontFamily}`;
     for (const { x, y, k } of places) {
+      const name = short(called(this.data.names[k]));
       const [px, py] = this.toScreen(x, y);
       if (px < 0 || py < 0 || px > this.width || py > this.height || (this.only >= 0 && k !== this.only)) continue;
-      const half = pen.measureText(called(this.data.names[k])).width / 2 + 6;
+      const half = pen.measureText(name).width / 2 + 6;
       const middle = Math.min(Math.max(px, half), this.width - half);
       const line = Math.min(Math.max(py, 10), this.height - 10);
       if (boxes.some((box) => Math.abs(box.x - middle) < box.half + half && Math.abs(box.y - line) < 19)) continue;
       boxes.push({ x: middle, y: line, half });
-      this.drawText(pen, called(this.data.names[k]), middle, line, 12, true);
+      this.drawText(pen, name, middle, line, 12, true);
     }
   }
 

@@ -1,6 +1,6 @@
 // The selected rows of all views, and the tray at the bottom: make a class from them, or export them.
 
-import { $, announce, called, complain, download, make, plural, toast } from './dom.js';
+import { $, announce, broken, called, complain, download, make, plural, toast } from './dom.js';
 import * as api from './api.js';
 
 const MAX_SHOWN = 200;
@@ -49,7 +49,7 @@ export function start(info, whenChanged) {
 export async function remove(name) {
   try {
     await api.removeClass(name);
-    toast(`Class “${name}” is gone.`);
+    toast(['Class “', broken(name), '” is gone.']);
     await changed(null);
   } catch (error) {
     complain(error);
@@ -60,7 +60,7 @@ export async function remove(name) {
 export async function makeClass(name, body, from) {
   try {
     await api.addClass(name, body);
-    toast(`Class “${name}” is in use, made from ${from}.`, { kind: 'good', action: { name: 'Undo', run: () => remove(name) } });
+    toast(['Class “', broken(name), `” is in use, made from ${from}.`], { kind: 'good', action: { name: 'Undo', run: () => remove(name) } });
     await changed(name);
     return true;
   } catch (error) {

@@ -5,7 +5,7 @@ import os
 import shutil
 import subprocess
 
-from browser_page import check, check_export
+from browser_page import check, check_export, shoot
 from browser_servers import PICTURES
 
 
@@ -131,6 +131,10 @@ def make_class(page, size):
     check(page.count(".bars .badge") == 1, f"{page.where}: the new class is not marked")
     check(page.count("#tray") == 0, f"{page.where}: the selection stays")
     page.sound("class made")
+    page.value("for (let i = 0; i < 2; i++) document.querySelector('#toasts').append(document.querySelector('.toast').cloneNode(true))")
+    page.sound("three messages")
+    shoot(page, "toasts", "ask", size, "light")
+    page.value("while (document.querySelectorAll('.toast').length > 1) document.querySelector('#toasts').lastChild.remove()")
     page.click(".toast.good button")
     page.wait("!document.querySelector('.bars .badge') && !document.querySelector('[aria-busy]')")
     check(page.value("!document.querySelector('.bars b')"), f"{page.where}: markup in a name was taken as markup")
@@ -190,6 +194,11 @@ def pictures(page, size):
     check(page.value("window.veiled") and page.count("#veil") == 0, f"{page.where}: the page does not say that it can be dropped")
     page.value(f"{give}('paste', ['pasted.png'], 'image/png')")
     page.wait("location.hash === '#ask/picture/2' && document.querySelector('#shown').innerText.includes('pasted.png') && !document.querySelector('[aria-busy]')")
+    page.sound("pasted")
+    for i, name in enumerate(("d41d8cd98f00b204e9800998ecf8427e1234567890.jpg", "3f2504e0-4f89-11d3-9a0c-0305e82c3301.png", "\u202egnp.exe.png"), 3):
+        page.value(f"{give}('drop', [{name!r}], 'image/png')")
+        page.wait(f"location.hash === '#ask/picture/{i}' && document.querySelector('.bars') && document.querySelector('#shown').innerText.includes({name[1:]!r})")
+        page.sound(name)
     page.quiet()
     page.value(f"{give}('drop', ['story.txt'], 'text/plain')")
     page.wait("document.querySelector('.toast.bad')?.textContent.includes('story.txt: not a JPEG, PNG or WebP picture')")
@@ -215,7 +224,7 @@ def pictures(page, size):
     page.click(".bars .badge + button")
     page.wait("!document.querySelector('.bars .badge')")
     page.value("history.back()")
-    page.wait("location.hash === '#ask/picture/4'")
+    page.wait("location.hash === '#ask/picture/7'")
     page.quiet()
 
 

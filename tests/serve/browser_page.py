@@ -53,13 +53,34 @@ CUT = """[...document.querySelectorAll('button, .button, h1, h2, label, th, td, 
   !e.closest('.unseen') && e.scrollWidth > e.clientWidth + 1 && getComputedStyle(e).overflowX === 'visible' && getComputedStyle(e).display !== 'inline')
   .slice(0, 3).map((e) => e.outerHTML.slice(0, 120))"""
 
-# Names of classes and files that are broken inside a word.
+# Text that leaves a box around it that neither scrolls nor cuts.
+SPILLING = """(() => { const found = [], walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  while (walk.nextNode()) { const n = walk.currentNode; let e = n.parentElement;
+    if (!n.data.trim() || !e.checkVisibility() || e.closest('.unseen, .skip, option, noscript') || getComputedStyle(e).whiteSpace === 'pre-wrap') continue;
+    const r = document.createRange(); r.selectNodeContents(n);
+    const right = Math.max(...[...r.getClientRects()].map((b) => b.right));
+    for (; e !== document.body; e = e.parentElement) {
+      if (getComputedStyle(e).overflowX !== 'visible') break;
+      if (getComputedStyle(e).display !== 'inline' && right > e.getBoundingClientRect().right + 1) { found.push(`${n.data.slice(0, 60)} leaves ${e.cloneNode().outerHTML}`); break; }
+    } }
+  return found.slice(0, 3); })()"""
+
+# Characters that change what is seen without being seen, in texts and in what screen readers say.
+HIDDEN = """([document.body.textContent, ...[...document.querySelectorAll('[title], [aria-label], [alt]')].flatMap((e) => [e.title, e.ariaLabel, e.alt])].join(' ').match(/[\\x00-\\x08\\x0e-\\x1f\\x7f-\\x9f\\u200e\\u200f\\u202a-\\u202e\\u2060-\\u206f]/g) ?? []).map((c) => c.codePointAt().toString(16))"""
+
+# Names of classes and files that are broken inside a word that would fit.
 BROKEN = """[...document.querySelectorAll('.name, .verdict b, .label b, .face span, figcaption, .head, .tip')].filter((e) => e.checkVisibility()).flatMap((e) => {
   const walk = document.createTreeWalker(e, NodeFilter.SHOW_TEXT), found = [];
-  while (walk.nextNode()) for (const m of walk.currentNode.data.matchAll(/[^\\s_/-]+/g)) {
+  while (walk.nextNode()) for (const m of walk.currentNode.data.matchAll(/[^\\s_/.-]+/g)) {
+    if (m[0].length > 30) continue;
     const r = document.createRange(); r.setStart(walk.currentNode, m.index); r.setEnd(walk.currentNode, m.index + m[0].length);
     if (new Set([...r.getClientRects()].map((b) => Math.round(b.top))).size > 1) found.push(m[0]); }
   return found; }).slice(0, 3)"""
+
+# Controls under a message.
+COVERED = """(() => { scrollTo(0, 0); return [...document.querySelectorAll('button, a, input, select')].filter((e) => !e.closest('.toasts')).filter((e) => {
+  const b = e.getBoundingClientRect(); return b.width && document.elementFromPoint(b.x + b.width / 2, b.y + b.height / 2)?.closest('.toasts'); })
+  .map((e) => e.outerHTML.slice(0, 80)); })()"""
 
 # Whether the element that has the focus shows it.
 FOCUS_SHOWN = """(() => { const e = document.activeElement;
@@ -148,7 +169,8 @@ class Page:
         self.settled()
         wide = self.value(f"Math.max(document.documentElement.scrollWidth, innerWidth) - {self.width}")  # phones widen the window
         check(wide <= 0, f"{where}: {wide} pixels wider than the window")
-        for script, words in ((OVERFLOW, "reaches over the edge"), (CUT, "is cut off"), (browser.COLLIDING, "collides"), (BROKEN, "is broken inside a word")):
+        for script, words in ((OVERFLOW, "reaches over the edge"), (CUT, "is cut off"), (browser.COLLIDING, "collides"), (BROKEN, "is broken inside a word"),
+                              (SPILLING, "text outside its box"), (HIDDEN, "hidden characters"), (COVERED, "lies under a message")):
             found = self.value(script.replace("WIDTH", str(self.width)))
             check(not found, f"{where}: {words}: {found}")
         ratio, text = self.value(CONTRAST)
@@ -218,6 +240,12 @@ def wait_for(condition, seconds=60):
             return True
         time.sleep(0.05)
     return False
+
+
+def shoot(page, what, place, size, scheme):
+    shots = os.environ.get("KOOFU_SHOTS")
+    if shots:
+        page.tab.screenshot(os.path.join(shots, f"{what}-{place.strip('#').replace('/', '-')}-{size[0]}-{scheme}.png"))
 
 
 def check_export(page, rows):

@@ -1,9 +1,9 @@
 """Tests of the page: its looks, the list of classes, servers that are busy, lost, bare or closed."""
 
-import os
+import json
 
-from browser_page import ALSO, check
-from browser_servers import TOKEN
+from browser_page import ALSO, check, shoot
+from browser_servers import EVIL, LONG, TOKEN
 
 
 def looks(page, size):
@@ -14,9 +14,7 @@ def looks(page, size):
             page.wait(f"document.querySelector('{there}')")
             page.value("document.querySelectorAll('details').forEach((e) => { e.open = true; })")
             page.sound("look")
-            shots = os.environ.get("KOOFU_SHOTS")
-            if shots:
-                page.tab.screenshot(os.path.join(shots, f"{place.strip('#')[:3]}-{own[0]}-{scheme}.png"))
+            shoot(page, "look", place, own, scheme)
     paper = "getComputedStyle(document.body).backgroundColor"
     dark = page.value(paper)
     page.click("#theme")
@@ -38,6 +36,36 @@ def classes_list(page, size):
     page.wait("document.querySelectorAll('#classes-list tbody tr').length < 5")
     check(name in page.text("#classes-list"), f"{page.where}: {name} is not found")
     page.sound("found")
+
+
+def hard_names(page, size):
+    """Names that are long, have no separators or set the direction of text: all stay in their boxes, and nothing hidden reaches the page."""
+    added = json.dumps(EVIL + LONG)
+    for own in (size, ALSO[size]):
+        for place, there in (("#ask/row/0", ".bars"), ("#ask/row/12", ".bars"), ("#ask/row/24", ".bars"), ("#map", "#legend li:nth-child(12)"), ("#classes", "#classes-list tbody tr")):
+            page.open(place, *own)
+            page.wait(f"document.querySelector('{there}')")
+            page.sound("hard names")
+            shoot(page, "hard", place, own, "light")
+    page.value("location.hash = '#map'")
+    page.wait("document.querySelector('#legend li')")
+    names = page.value("[...document.querySelectorAll('#legend .name')].map((e) => e.textContent)")
+    check(LONG in names and EVIL.replace("\u202e", "\ufffd").replace("\u2066", "\ufffd") in names, f"{page.where}: {names}")
+    page.value("fetch('/v1/classes', {method: 'POST', headers: {'Content-Type': 'application/json'}, body: JSON.stringify("
+               f"{{name: {added}, row_numbers: [24, 25]}})}}).then((r) => {{ window.made = r.status; }})")
+    page.wait("window.made === 201")
+    page.open("#classes", *size)
+    page.wait("document.querySelector('#classes-list .badge')")
+    page.sound("a hard name added")
+    badge = page.value("(() => { const r = document.createRange(), e = document.querySelector('#classes-list .badge'); r.selectNodeContents(e);"
+                       " return getComputedStyle(e.previousElementSibling.firstElementChild).unicodeBidi; })()")
+    check(badge == "isolate", f"{page.where}: names are not isolated: {badge}")
+    page.value("location.hash = '#ask/row/24'")
+    page.wait("document.querySelector('.bars .badge')")
+    page.sound("asked for it")
+    page.click(".bars .badge + button")
+    page.wait("document.querySelector('.toast')")
+    page.sound("it is gone")
 
 
 def busy_and_wrong(page, size):
@@ -62,7 +90,7 @@ def lost_and_back(page, size, server):
     page.wait("document.querySelector('.bars')")
     page.settled()
     page.quiet()
-    page.expected += ["ERR_CONNECTION_REFUSED", "ERR_CONNECTION_RESET", "ERR_EMPTY_RESPONSE", "status of 429", "status of 503"]
+    page.expected += ["ERR_SOCKET_NOT_CONNECTED", "ERR_CONNECTION_REFUSED", "ERR_CONNECTION_RESET", "ERR_EMPTY_RESPONSE", "status of 429", "status of 503"]
     server.stop()
     page.value("location.hash = '#ask/row/18'")
     page.wait("document.querySelector('#lost').checkVisibility()")
@@ -79,7 +107,9 @@ def bare(page, size):
     page.open("", *size)
     page.wait("document.querySelector('#missing').checkVisibility()")
     check("--gallery" in page.text("#missing") or "gallery" in page.text("#missing"), f"{page.where}: {page.text('#missing')!r}")
+    check("Nothing can be asked here" in page.text("#view-ask") and "nearest" not in page.text("#view-ask"), f"{page.where}: {page.text('#view-ask')!r}")
     page.sound("a model alone")
+    shoot(page, "bare", "ask", size, "light")
     page.value("location.hash = '#map'")
     page.wait("document.querySelector('#map-wait').textContent.includes('--gallery')")
     page.sound("no map")

@@ -18,7 +18,7 @@ import browser_ask as ask
 import browser_map as maps
 import browser_rest as rest
 from browser_page import DESKTOP, PHONE, Page, check, failures, find_axe, open_tab
-from browser_servers import Server, demo, picture_world, plain_world
+from browser_servers import Server, demo, named_world, picture_world, plain_world
 
 ON_DEMO = (ask.start_and_ask, ask.settings, ask.cards_by_keyboard, ask.make_class, maps.map_by_pointer, maps.map_by_keyboard,
            maps.map_makes_class, maps.map_moves, maps.map_shows_all, rest.looks, rest.classes_list, rest.busy_and_wrong)
@@ -57,6 +57,7 @@ def run(koofu, names):
             pictures = Server(koofu, picture_world(koofu, folder), folder)
             each(pictures, (ask.pictures, ask.words))
             each(pictures, (ask.commands,), pictures)
+            each(Server(koofu, named_world(koofu, folder), folder), (rest.hard_names,))
             model, file = plain_world(koofu, folder)
             each(Server(koofu, [model], folder), (rest.bare,))
             each(Server(koofu, [model, "--token-file", file], folder), (rest.token,))

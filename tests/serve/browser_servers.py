@@ -82,6 +82,21 @@ def picture_world(koofu, folder):
             "--encoder", encoder, "--images", photos]
 
 
+LONG = "a" * 120
+EVIL = "\u202eevil \u2066\u05d0\u05d1"
+NAMES = [LONG, "soft-coated wheaten terrier standing on grass", EVIL, "d41d8cd98f00b204e9800998ecf8427e" * 2] + [f"class {k}" for k in range(8)]
+
+
+def named_world(koofu, folder):
+    """A model and rows whose classes have names that are hard to show."""
+    names, rows, model = (os.path.join(folder, name) for name in ("names.txt", "named.safetensors", "named-model.safetensors"))
+    with open(names, "w", encoding="utf-8") as file:
+        file.write("".join(f"c{k:04}\t{name}\n" for k, name in enumerate(NAMES)))
+    subprocess.run([koofu, "synth", "--classes", str(len(NAMES)), "--dim", "32", "--per-class", "12", "-o", rows, "-q"], check=True)
+    subprocess.run([koofu, "fit", rows, "-o", model], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    return [model, "--rows", rows, "--names", names]
+
+
 def plain_world(koofu, folder):
     """A model of the synthetic world, and a file with a token."""
     rows, model, token = (os.path.join(folder, name) for name in ("plain.safetensors", "plain-model.safetensors", "token"))

@@ -80,6 +80,19 @@ def commands_about_rows_and_added_classes(box):
 
 
 @test
+def commands_have_the_names_of_the_server(box):
+    words = small_world(box)
+    box.write("my names.txt", "class 0\ttench\nclass 1\tcrane\n")
+    with Server(box, *words, "--names", "my names.txt") as server:
+        for added in (False, True):
+            if added:
+                server.works("POST", "/v1/classes", {"name": "new one", "row_numbers": [1, 2, 3]}, status=201)
+            answer = server.works("POST", "/v1/classify", {"row_numbers": [2], "top": 3})
+            header, line = run(box, answer["command"])
+            equal([line[header.index(f"name{i}")] for i in (1, 2, 3)], [c["display_name"] for c in answer["results"][0]["classes"]], answer["command"])
+
+
+@test
 def where_no_command_does_the_same(box):
     paths, words = pictured(box)
     row = [0.5] * len(embedded(box, "e.safetensors")[0])

@@ -60,10 +60,12 @@ def forms_that_are_wrong(box):
         for status, wrong, naming in (
             (400, b"", "begin with its boundary"), (400, b"x" + body, "begin with its boundary"), (400, body[:-6], "last boundary"),
             (400, body[:60], "headers of a part"), (400, body.replace(b' name="images";', b""), "no name"), (400, body.replace(b"image", b"im\0ge"), "NUL"),
-            (400, body.replace(b'"a.png"', b'"a.png' + b"x" * 5000 + b'"'), "4096"), (400, form(("top", None, b"x"))[0], "'top' of the form"),
+            (400, body.replace(b'"a.png"', b'"a.png' + b"x" * 5000 + b'"'), "4096"), (422, form(("top", None, b"abc"))[0], "'top' of the form: must be a number"),
+            (422, form(("row_numbers", None, b"7"))[0], "'row_numbers' of the form: must be an array"), (400, form(("row_numbers", None, b"[x]"))[0], "not JSON"),
             (422, form(("top", None, b"0"), ("images", "a", photo))[0], "'top' of the form"), (422, form(("file", "a.png", photo))[0], "pictures are 'images'"),
             (422, form(("top", None, b"1"), ("top", None, b"2"))[0], "repeated"), (422, form(("images", "a", photo), ("texts", None, b"x"))[0], "another input"),
-            (400, form(("texts", None, b"a\xffb"))[0], "UTF-8"), (400, form(("texts", None, b"a\0b"))[0], "NUL"), (422, form(("images", "a", b""))[0], "empty"),
+            (400, form(("texts", None, b"a\xffb"))[0], "UTF-8"), (400, form(("texts", None, b"a\0b"))[0], "NUL"), (422, form(("images", "a.png", photo), ("images", "b.png", b""))[0], "b.png: the picture is empty"),
+            (422, form(("images", "", b""))[0], "picture 0 is empty"),
             (422, form(("name", None, b"x"), ("images", "a", photo))[0], "'name'"), (422, form()[0], "needed"), (422, form(("rows", "r.npy", npy([[1, 2]])))[0], "2 columns"),
             (413, form(*[("images", "a", b"x")] * 257)[0], "256 pictures"), (413, form(*[("texts", None, b"x")] * 1025)[0], "1024 texts")):
             server.refuses(status, "POST", "/v1/classify", wrong, kind, naming=naming)

@@ -29,6 +29,13 @@ def bodies_that_are_wrong(box):
             server.refuses(422, "POST", "/v1/classify", body, naming=naming)
         server.refuses(422, "POST", "/v1/classify", '{"rows":[],"rows":[]}', JSON, naming="is repeated")
         server.refuses(422, "POST", "/v1/classify?top=x", {"rows": [ROW]}, naming="top")
+        for method, address in (("POST", "classify?topp=3"), ("POST", "classify?top=3&k=3"), ("POST", "search?kk=3"), ("GET", "map?spac=raw"),
+                                ("GET", "info?x"), ("GET", "images/1?siz=64")):
+            server.refuses(422, method, f"/v1/{address}", {"rows": [ROW]} if method == "POST" else None, naming="unknown parameter")
+        server.works("POST", "/v1/search?k=3&space=raw", {"rows": [ROW]})
+        equal(server.get("/?from=elsewhere").status, 200, "the page takes any address")
+        for name in (" ", "\t \n"):
+            server.refuses(422, "POST", "/v1/classes", {"name": name, "rows": [ROW]}, naming="blanks")
         server.refuses(400, "POST", "/v1/classify", b"no array", NPY)
         server.refuses(422, "POST", "/v1/classify", npy([[1, 2]]), NPY, naming="2 columns")
         server.refuses(422, "POST", "/v1/classify", npy([ROW])[:-4], NPY, naming="the array")
@@ -38,6 +45,12 @@ def bodies_that_are_wrong(box):
         server.refuses(422, "POST", "/v1/search", {"rows": [ROW], "k": 1025})
         server.refuses(422, "POST", "/v1/search", {"rows": [ROW], "space": "x"})
         equal(server.works("POST", "/v1/search", {"rows": [ROW], "k": 1024})["results"][0]["neighbours"].__len__(), 80, "all rows")
+
+
+@test
+def a_check_says_that_all_is_well(box):
+    said = box.works("serve", *small_world(box), "--port", "0", "--check").err
+    check("all is well" in said and "serving" not in said, said)
 
 
 @test
