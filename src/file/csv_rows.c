@@ -328,8 +328,7 @@ kf_status kf_csv_open_rows(kf_shard *shard, const char *path, const kf_data_opti
   *t = (table){.shard = shard, .in = &in};
   kf_status status = kf_in_open(&in, path, err);
   if (status == KF_OK) status = open_rows(t, options, err);
-  if (status == KF_OK && t->label != SIZE_MAX)
-    status = open_labels(t, options, err);
+  if (status == KF_OK && t->label != SIZE_MAX) status = open_labels(t, options, err);
   if (status == KF_OK && t->label == SIZE_MAX)
     status = kf_shard_list_columns(shard, t->fields, t->n, err);
   kf_in_close(&in);
