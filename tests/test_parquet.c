@@ -15,6 +15,20 @@ static const char *const files[] = {GOLDEN "pyarrow-groups-nulls-n23.parquet",
                                     GOLDEN "pyarrow-delta-n200.parquet",
                                     GOLDEN "duckdb-default-n23.parquet"};
 
+/* A row by itself is one read: the copy of such columns holds whole rows. */
+TEST(columns_become_rows) {
+  AUTO(kf_ctx) *own = test_ctx(1, KF_ISA_PLAIN);
+  const char *path = KOOFU_SOURCE_DIR "/tests/golden/parquet_odd/columns.parquet";
+  kf_data_options options = {.label_column = "class"};
+  kf_data *data;
+  float row[4];
+  assert_ok(own, kf_data_open(own, &path, 1, &options, &data));
+  assert_true(data->fetch_raw != NULL && data->raw_type == KF_TYPE_F32);
+  assert_ok(own, data->fetch_raw(data, 20, 1, row, &own->err));
+  for (int j = 0; j < 4; j++) assert_true(row[j] == (float)((20 * 7 + j * 3) % 31 - 15) / 8);
+  kf_data_free(data);
+}
+
 /* Reads all of a file, as a data set does. */
 static kf_status read_all(kf_ctx *own, const char *path) {
   kf_data *data;

@@ -1,8 +1,8 @@
 /* csv_rows.c - rows of a .csv or .tsv file with a column for each dimension, as pandas writes them.
  *
  * Text has no random access, so the numbers are parsed once, when the file is opened, and copied
- * to an unnamed file as f32; the ids follow them there in the layout of ids.c. Labels stay in the
- * table, like those of a label file. */
+ * to an unnamed file as f32; the ids follow them there in the layout of ids.c. Labels are copied to
+ * another one, a table like a label file: between two of them there are no numbers to be skipped. */
 #include "file/file_internal.h"
 
 #include <inttypes.h>
@@ -13,7 +13,7 @@
 
 enum { LONGEST_NUMBER = 63, BUFFERED = 1 << 16 };
 
-static const char no_place[] = "there is no place for a copy of its numbers";
+static const char no_place[] = "there is no place for a copy of its rows";
 
 typedef struct table {
   kf_csv csv; /* first, since it is large */
@@ -27,8 +27,8 @@ typedef struct table {
   size_t label, id;      /* columns; SIZE_MAX: none */
   size_t *order, *place; /* [dims] columns; [n] dimension of a column, or SIZE_MAX */
   size_t dims;
-  int fd;
-  char *buffer; /* [BUFFERED] of what is written */
+  kf_in *copy;  /* what is written */
+  char *buffer; /* [BUFFERED] of it */
   size_t buffered;
 } table;
 
@@ -166,15 +166,28 @@ static kf_status read_header(table *t, kf_err *err) {
 
 /* --- copying ------------------------------------------------------------------------------- */
 
+/* Opens an unnamed file, which has the name and state of the table. */
+static kf_status begin_copy(table *t, kf_in *copy, kf_err *err) {
+  *copy = (kf_in){.fd = -1, .state = t->in->state, .path = kf_strdup(t->in->path)};
+  t->copy = copy;
+  return copy->path != NULL ? kf_temporary_open(t->in, no_place, &copy->fd, err)
+                            : kf_fail_memory(err);
+}
+
+static kf_status write_out(table *t, const void *bytes, size_t n, kf_err *err) {
+  t->copy->size += n;
+  return kf_temporary_write(t->in, no_place, t->copy->fd, bytes, n, err);
+}
+
 static kf_status flush(table *t, kf_err *err) {
   size_t n = t->buffered;
   t->buffered = 0;
-  return kf_temporary_write(t->in, no_place, t->fd, t->buffer, n, err);
+  return write_out(t, t->buffer, n, err);
 }
 
 static kf_status put(table *t, const void *bytes, size_t n, kf_err *err) {
   if (t->buffered + n > BUFFERED) KF_TRY(flush(t, err));
-  if (n > BUFFERED) return kf_temporary_write(t->in, no_place, t->fd, bytes, n, err);
+  if (n > BUFFERED) return write_out(t, bytes, n, err);
   memcpy(t->buffer + t->buffered, bytes, n);
   t->buffered += n;
   return KF_OK;
@@ -247,11 +260,38 @@ static kf_status copy(table *t, kf_err *err) {
     KF_TRY(copy_ids(t, false, &end, err));
     KF_TRY(copy_ids(t, true, &again, err));
     s->ids.n_bytes = end;
-    size = s->ids.bytes + end;
   }
-  KF_TRY(flush(t, err));
-  s->in.size = size;
-  return KF_OK;
+  return flush(t, err);
+}
+
+/* Writes a label and, in a second column, line ends: the record has as many lines as in the table,
+ * for messages, but no more than a field can hold. */
+static kf_status put_label(table *t, const char *text, size_t length, uint64_t lines, kf_err *err) {
+  const char between[] = {'"', t->csv.separator, '"'};
+  uint64_t written = 1; /* the last line end is that of the record */
+  KF_TRY(put(t, "\"", 1, err));
+  for (size_t i = 0; i < length; i++) {
+    KF_TRY(put(t, text + i, 1, err));
+    if (text[i] == '"') KF_TRY(put(t, "\"", 1, err));
+    written += text[i] == '\n';
+  }
+  KF_TRY(put(t, between, sizeof between, err));
+  if (lines > KF_LINE_MAX) lines = KF_LINE_MAX;
+  for (; written < lines; written++) KF_TRY(put(t, "\n", 1, err));
+  return put(t, "\"\n", 2, err);
+}
+
+/* With the header, if there is one. */
+static kf_status copy_labels(table *t, kf_err *err) {
+  kf_csv_start(&t->csv, t->in, t->csv.separator, (kf_mark){0});
+  for (;;) {
+    const char *text;
+    size_t length;
+    uint64_t before = t->csv.line;
+    KF_TRY(kf_csv_record(&t->csv, t->n, t->label, &text, &length, err));
+    if (text == NULL) return flush(t, err);
+    KF_TRY(put_label(t, text, length, t->csv.line - before, err));
+  }
 }
 
 /* --- opening ------------------------------------------------------------------------------- */
@@ -264,21 +304,20 @@ static kf_status open_rows(table *t, const kf_data_options *options, kf_err *err
   KF_TRY(choose(t, options, err));
   s->table = (kf_table){.type = KF_TYPE_F32, .layout = KF_LAYOUT_ROWS};
   KF_TRY(kf_table_size(&s->table, t->in->path, 1, t->dims, err));
-  s->in = (kf_in){.fd = -1, .state = t->in->state, .path = kf_strdup(t->in->path)};
-  if (s->in.path == NULL) return kf_fail_memory(err);
-  KF_TRY(kf_temporary_open(t->in, no_place, &t->fd, err));
-  s->in.fd = t->fd;
+  KF_TRY(begin_copy(t, &s->in, err));
   return copy(t, err);
 }
 
-static kf_status open_labels(const table *t, kf_labels *labels, const kf_data_options *o,
-                             kf_err *err) {
-  char position[24];
-  snprintf(position, sizeof position, "%zu", t->label + 1);
-  t->shard->guessed = o->label_column == NULL;
-  snprintf(t->shard->label_column, sizeof t->shard->label_column, "%.63s",
-           t->fields[t->label].name);
-  return kf_labels_open(labels, t->in->path, position, t->shard->table.rows, NULL, err);
+static kf_status open_labels(table *t, const kf_data_options *o, kf_err *err) {
+  kf_shard *s = t->shard;
+  kf_labels *labels = &s->labels;
+  s->guessed = o->label_column == NULL;
+  snprintf(s->label_column, sizeof s->label_column, "%.63s", t->fields[t->label].name);
+  KF_TRY(begin_copy(t, &labels->own, err));
+  KF_TRY(copy_labels(t, err));
+  labels->in = &labels->own;
+  labels->kind = KF_LABELS_TABLE;
+  return kf_labels_open_table(labels, "1", s->table.rows, err);
 }
 
 kf_status kf_csv_open_rows(kf_shard *shard, const char *path, const kf_data_options *options,
@@ -289,8 +328,7 @@ kf_status kf_csv_open_rows(kf_shard *shard, const char *path, const kf_data_opti
   *t = (table){.shard = shard, .in = &in};
   kf_status status = kf_in_open(&in, path, err);
   if (status == KF_OK) status = open_rows(t, options, err);
-  if (status == KF_OK && t->label != SIZE_MAX)
-    status = open_labels(t, &shard->labels, options, err);
+  if (status == KF_OK && t->label != SIZE_MAX) status = open_labels(t, options, err);
   if (status == KF_OK && t->label == SIZE_MAX)
     status = kf_shard_list_columns(shard, t->fields, t->n, err);
   kf_in_close(&in);

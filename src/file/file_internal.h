@@ -211,8 +211,8 @@ typedef struct kf_labels {
 } kf_labels;
 
 /* Text has no random access, so the place of every KF_LABEL_STEP-th label is kept. A fetch then
- * skips half a step on average; the memory is 1/64 byte per row. */
-#define KF_LABEL_STEP 1024
+ * skips half a step on average; the memory is 1/8 byte per row. */
+#define KF_LABEL_STEP 128
 
 /* How labels become class numbers. */
 typedef struct kf_label_rules {

@@ -1,7 +1,8 @@
 /* parquet_dims.c - rows of a .parquet file with a column for each dimension.
  *
  * A batch of rows needs a page of every column, and all of these together are too large to be
- * kept. So each column is decoded once, in order, to an unnamed file, where it stays a column. */
+ * kept. So each column is decoded once, in order, to an unnamed file, and these columns are turned
+ * into rows in another one: a row by itself is then one read, not one for each dimension. */
 #include "file/parquet.h"
 
 #include <inttypes.h>
@@ -9,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { VALUES_AT_ONCE = 4096 };
+enum { VALUES_AT_ONCE = 4096, TURNED_AT_ONCE = 1 << 20 };
 /* A column of equal values takes hardly any room in the file, and a hostile file could fill the
  * disk with it: the copy has at most the ratio of zlib's limit, but always 64 MiB. */
 enum { LARGEST_RATIO = 1024, SMALL_FILE = 65536 };
@@ -48,6 +49,20 @@ static kf_status copy_columns(const kf_pq *pq, const size_t *order, size_t dims,
   return KF_OK;
 }
 
+static kf_status turn(const kf_table *table, const kf_in *columns, int fd, kf_err *err) {
+  uint64_t step = TURNED_AT_ONCE / table->dim + 1;
+  float *rows = kf_alloc(step * table->dim, sizeof *rows);
+  kf_status status = rows != NULL ? KF_OK : kf_fail_memory(err);
+  for (uint64_t first = 0; status == KF_OK && first < table->rows; first += step) {
+    uint64_t left = table->rows - first, n = left < step ? left : step;
+    status = kf_table_fetch(table, columns, &kf_kernels_plain, first, n, rows, err);
+    if (status == KF_OK)
+      status = kf_temporary_write(columns, no_place, fd, rows, n * table->dim * sizeof *rows, err);
+  }
+  kf_free(rows);
+  return status;
+}
+
 /* Puts the copy in the place of the file, which stays open for labels and ids. */
 static kf_status use_copy(kf_shard *shard, kf_pq *pq, int fd, kf_err *err) {
   kf_in copy = {.fd = fd, .state = shard->in.state, .path = kf_strdup(shard->in.path)};
@@ -57,6 +72,17 @@ static kf_status use_copy(kf_shard *shard, kf_pq *pq, int fd, kf_err *err) {
   shard->in = copy;
   pq->in = &shard->beside;
   return KF_OK;
+}
+
+static kf_status turn_copy(kf_shard *shard, kf_pq *pq, int columns, uint64_t size, kf_err *err) {
+  const kf_in in = {.fd = columns, .path = shard->in.path, .size = size};
+  int fd;
+  KF_TRY(kf_temporary_open(pq->in, no_place, &fd, err));
+  kf_status status = turn(&shard->table, &in, fd, err);
+  if (status == KF_OK) status = use_copy(shard, pq, fd, err);
+  if (status != KF_OK) close(fd);
+  shard->table.layout = KF_LAYOUT_ROWS;
+  return status;
 }
 
 static kf_status copy(kf_shard *shard, kf_pq *pq, const size_t *order, size_t dims,
@@ -71,8 +97,8 @@ static kf_status copy(kf_shard *shard, kf_pq *pq, const size_t *order, size_t di
                         LARGEST_RATIO);
   KF_TRY(kf_temporary_open(pq->in, no_place, &fd, err));
   kf_status status = copy_columns(pq, order, dims, cache, fd, err);
-  if (status == KF_OK) status = use_copy(shard, pq, fd, err);
-  if (status != KF_OK) close(fd);
+  if (status == KF_OK) status = turn_copy(shard, pq, fd, size, err);
+  close(fd);
   return status;
 }
 

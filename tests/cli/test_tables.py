@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import pathlib
+import resource
 
 from files import f32, npy, read_safetensors, world
 from harness import BAD_DATA, USAGE, check, equal, test
@@ -188,3 +189,34 @@ def labels_are_not_json(box):
         box.write(name, '{"label": "a"}\n' * N)
         box.refuses(USAGE, "fit", "x.npy", "--labels", name, "-o", "m.safetensors",
                     naming=f"{name}: a label file is .npy, .npz, .parquet, .csv, .tsv or text with one label per line")
+
+
+def seconds(box, *words):
+    """Of the processor, so that it does not matter what else the machine does."""
+    before = sum(resource.getrusage(resource.RUSAGE_CHILDREN)[:2])
+    box.works(*words)
+    return sum(resource.getrusage(resource.RUSAGE_CHILDREN)[:2]) - before
+
+
+@test
+def labels_beside_the_numbers_take_no_time(box):
+    """A row fetched by itself brings its label without a walk through the numbers of others."""
+    x, labels = world(600, 64)
+    names = [NAMES[k] for k in labels]
+    header = [f"e{i}" for i in range(64)]
+    box.write("x.csv", table(header, [list(row) for row in x]))
+    box.write("whole.csv", table([*header, "label"], [[*row, name] for row, name in zip(x, names)]))
+    box.write("y.txt", "".join(f"{name}\n" for name in names))
+    apart = seconds(box, "report", "x.csv", "--labels", "y.txt", "--no-neighbours", "-o", "apart.html")
+    inside = seconds(box, "report", "whole.csv", "--no-neighbours", "-o", "inside.html")
+    check(inside < 6 * apart + 0.2, f"{inside:.2f} s with the labels inside, {apart:.2f} s with those of a file")
+
+
+@test
+def lines_of_labels_beside_text(box):
+    """Labels are copied, but messages tell their lines in the table."""
+    box.write("t.csv", 'e0,e1,label,text\n1,2,"a ""x""\ny","p\nq\r\n"\n3,4,b,"l\n\n"\n5,6,"a ""x""\ny",z\n1,0,,k')
+    box.refuses(BAD_DATA, "convert", "t.csv", "--column", "e", "-o", "o.safetensors", naming="t.csv: the label in line 11 is empty")
+    box.write("names.txt", "b\n")
+    box.refuses(BAD_DATA, "convert", "t.csv", "--column", "e", "--classes", "names.txt", "-o", "o.safetensors",
+                naming="in line 2 is not a class of names.txt")
