@@ -157,8 +157,7 @@ TEST(lambda_by_likelihood) {
       "below the accuracy where classes are most likely"};
   static const char *const all[] = {
       "classified correctly. Accuracy stays within one standard error"};
-  static const char *const other[] = {
-      ", within one standard error of that. At this λ <b>52.00"};
+  static const char *const other[] = {", within one standard error of that. At this λ <b>52.00"};
   page p;
   page_make(&p, ctx, 40, 64, 16, NULL);
   p.lambda.criterion = KF_CRITERION_LIKELIHOOD;
