@@ -130,13 +130,22 @@ static kf_status take_family(choice *c, size_t first, size_t end, kf_err *err) {
   return KF_OK;
 }
 
+static kf_status refuse_other(const choice *c, const char *name, kf_err *err) {
+  char what[256];
+  if (kf_ends_with(c->path, ".parquet"))
+    return refuse(
+        c, KF_HINT_TENSOR,
+        "no column is a list of floats, and none are numbered, as 'x0', 'x1', for dimensions", err);
+  snprintf(what, sizeof what,
+           "column '%.64s' is text, and none are numbered, as 'x0', 'x1', for dimensions; lists "
+           "in text are not read, but a .parquet can hold them",
+           name);
+  return refuse(c, KF_HINT_NONE, what, err);
+}
+
 static kf_status take_all(choice *c, kf_err *err) {
   for (size_t i = 0; i < c->n; i++) {
-    if (c->columns[i].use == KF_TABLE_OTHER)
-      return refuse(
-          c, KF_HINT_TENSOR,
-          "no column is a list of floats, and none are numbered, as 'x0', 'x1', for dimensions",
-          err);
+    if (c->columns[i].use == KF_TABLE_OTHER) return refuse_other(c, c->columns[i].name, err);
     if (c->columns[i].use == KF_TABLE_NUMBER) c->order[c->dims++] = i;
   }
   return c->dims > 0 ? KF_OK : refuse(c, KF_HINT_TENSOR, "no column is a number", err);

@@ -97,7 +97,7 @@ def bad_tables(box):
     box.works("convert", "t.csv", "--column", "a", "-o", "o.safetensors")
     equal(read_safetensors(box.read("o.safetensors"))[0]["embeddings"], read(box, [r[:3] for r in x]), "one of two sets")
     write([*"abcdefgh", "kind"], whole)
-    refuses(["no column is a list of floats", "'kind' (text)"])
+    refuses(["column 'kind' is text, and none are numbered", "'kind' (text)"])
     box.works("convert", "t.csv", "--label-column", "kind", "-o", "o.safetensors")
     for field, naming in (("oops", "line 9, column 'emb_3': 'oops' is not a number"), ("0x10", "'0x10' is not a number"),
                           ("1e999", "'1e999' is not a number"), ("1,5", "'1,5' is not a number"), ("9" * 70, "is not a number"),
@@ -119,7 +119,10 @@ def bad_tables(box):
     write(["no", "numbers"], [["a", "b"]])
     refuses(["t.csv", "'no' (text), 'numbers' (text)"])
     box.write("t.csv", b"a,b\n\xff,2\n")
-    refuses("no column is a list of floats")
+    refuses("column 'a' is text")
+    write(["id", "embedding", "label"], [["p", "[0.5, 1.5]", "cat"]])
+    refuses("t.csv: column 'embedding' is text, and none are numbered, as 'x0', 'x1', for dimensions; "
+            "lists in text are not read, but a .parquet can hold them; its columns are")
 
 
 def read(box, x):
