@@ -126,6 +126,7 @@ def among_some_rows(box):
         equal(len(lines), 5 * sum(map(allowed, range(60))), f"within, {words}")
     box.write("none.txt", "nobody\n")
     box.refuses(BAD_DATA, "search", "g.safetensors", "q.npy", "--only-ids", "none.txt", naming="no row of the gallery is left")
+    box.refuses(BAD_DATA, "search", "g.safetensors", "q.npy", "--only", "none.txt", naming="none.txt: the gallery has no class 'nobody'")
     box.refuses(USAGE, "search", "g.safetensors", "--itself", "--only", "classes.txt", naming="--only")
 
 
