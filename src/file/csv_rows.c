@@ -281,6 +281,34 @@ static kf_status open_labels(const table *t, kf_labels *labels, const kf_data_op
   return kf_labels_open(labels, t->in->path, position, t->shard->table.rows, NULL, err);
 }
 
+static kf_status list_columns(table *t, kf_columns *out, kf_err *err) {
+  kf_csv_start(&t->csv, t->in, kf_table_separator(t->in->path), (kf_mark){0});
+  KF_TRY(read_header(t, err));
+  KF_TAKE(&t->arena, out->names, t->n);
+  KF_TAKE(&t->arena, out->types, t->n);
+  if (t->arena.failed) return kf_fail_memory(err);
+  out->n = t->n;
+  for (size_t i = 0; i < t->n; i++) {
+    out->names[i] = t->fields[i].name;
+    out->types[i] = t->fields[i].type;
+  }
+  return KF_OK;
+}
+
+kf_status kf_csv_columns(const char *path, kf_columns *out, kf_err *err) {
+  kf_in in;
+  table *t = kf_alloc_zero(1, sizeof *t);
+  if (t == NULL) return kf_fail_memory(err);
+  t->in = &in;
+  kf_status status = kf_in_open(&in, path, err);
+  if (status == KF_OK) status = list_columns(t, out, err);
+  kf_in_close(&in);
+  out->arena = t->arena; /* has the names */
+  kf_free(t->fields);
+  kf_free(t);
+  return status;
+}
+
 kf_status kf_csv_open_rows(kf_shard *shard, const char *path, const kf_data_options *options,
                            kf_err *err) {
   kf_in in;

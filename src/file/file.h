@@ -489,6 +489,8 @@ typedef struct kf_columns {
   kf_arena arena;
 } kf_columns;
 kf_status kf_parquet_describe(const char *path, kf_columns *out, kf_err *err);
+/* The names and types of a .csv or .tsv that is read as rows; nothing else is set. */
+kf_status kf_csv_columns(const char *path, kf_columns *out, kf_err *err);
 
 /* Fails if the rows are already mapped. */
 kf_status kf_data_refuse_mapped(const kf_data *data, kf_err *err);

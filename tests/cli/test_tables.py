@@ -70,6 +70,23 @@ def tables_of_pandas(box):
 
 
 @test
+def info_says_what_is_read(box):
+    x, labels, ids = rows()
+    box.write("t.csv", table(["id", *(f"emb_{i}" for i in range(DIM)), "label"], [[n, *r, k] for n, r, k in zip(ids, x, labels)]))
+    about = json.loads(box.works("info", "--json", "t.csv").out)
+    equal([about[key] for key in ("kind", "rows", "dim", "classes", "ids")], ["data set", N, DIM, len(set(labels)), True], "a table of rows")
+    equal([(t["name"], t["dtype"], t["shape"]) for t in about["tensors"]],
+          [("id", "text", [N]), *((f"emb_{i}", "number", [N]) for i in range(DIM)), ("label", "text", [N])], "its columns")
+    text = box.works("info", "t.csv").out
+    check(f"rows         {N}\n" in text and "ids          one for each row\n" in text, text)
+    check(f"  columns\n    id     text [{N}]\n    emb_0 to emb_7  number [{N}]\n    label  text [{N}]\n" in text, text)
+    box.write("t.csv", table(None, [[*r[:2], k] for r, k in zip(x, labels)]))
+    about = json.loads(box.works("info", "--json", "t.csv").out)
+    equal((about["kind"], about["rows"]), ("table", N), "labels that are not named")
+    check("    0 to 3             f32 [23]\n" in box.works("info", ODD / "columns-bare.parquet").out, "columns of a .parquet")
+
+
+@test
 def bad_tables(box):
     x, labels, _ = rows()
     named = [f"emb_{i}" for i in range(DIM)]
