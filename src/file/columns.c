@@ -92,6 +92,16 @@ kf_status kf_shard_list_columns(kf_shard *shard, const kf_table_column *columns,
   return list.failed ? kf_fail_memory(err) : KF_OK;
 }
 
+kf_status kf_shard_name_dims(kf_shard *shard, const kf_table_column *columns, const size_t *order,
+                             size_t dims, kf_err *err) {
+  const char **names = kf_alloc(dims, sizeof *names);
+  if (names == NULL) return kf_fail_memory(err);
+  for (size_t i = 0; i < dims; i++) names[i] = columns[order[i]].name;
+  kf_status status = kf_names_copy(names, (uint32_t)dims, &shard->dims, err);
+  kf_free(names);
+  return status;
+}
+
 /* --- the dimensions ------------------------------------------------------------------------ */
 
 typedef struct choice {

@@ -264,6 +264,7 @@ static kf_status open_rows(table *t, const kf_data_options *options, kf_err *err
   KF_TRY(choose(t, options, err));
   s->table = (kf_table){.type = KF_TYPE_F32, .layout = KF_LAYOUT_ROWS};
   KF_TRY(kf_table_size(&s->table, t->in->path, 1, t->dims, err));
+  if (t->header) KF_TRY(kf_shard_name_dims(s, t->fields, t->order, t->dims, err));
   s->in = (kf_in){.fd = -1, .state = t->in->state, .path = kf_strdup(t->in->path)};
   if (s->in.path == NULL) return kf_fail_memory(err);
   KF_TRY(kf_temporary_open(t->in, no_place, &t->fd, err));

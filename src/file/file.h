@@ -393,6 +393,8 @@ struct kf_data {
                          kf_string *bytes, kf_err *err);
   /* Whether a row is null rather than NaN. NULL: no row is. */
   bool (*is_null)(const kf_data *data, uint64_t row);
+  /* The name of the column that holds a dimension; NULL, also from the function: it has none. */
+  const char *(*dim_name)(const kf_data *data, uint64_t row, uint32_t dim);
   /* "FILE, row R" for messages. row: of the data set, or KF_ALL_ROWS for "FILE". */
   void (*where)(const kf_data *data, uint64_t row, char *text, size_t size);
   /* Adds what identifies the files to a checksum: sizes and modification times. NULL: no files. */

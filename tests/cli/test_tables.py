@@ -118,7 +118,7 @@ def bad_tables(box):
     box.works("convert", "t.csv", "--label-column", "kind", "-o", "o.safetensors")
     for field, naming in (("oops", "line 9, column 'emb_3': 'oops' is not a number"), ("0x10", "'0x10' is not a number"),
                           ("1e999", "'1e999' is not a number"), ("1,5", "'1,5' is not a number"), ("9" * 70, "is not a number"),
-                          ("", "row 7: column 3 is NaN"), ("nan", "column 3 is NaN"), ("-inf", "column 3 is infinite"), ("1e99", "column 3 is infinite")):
+                          ("", "row 7: column 'emb_3' is NaN"), ("nan", "column 'emb_3' is NaN"), ("-inf", "column 'emb_3' is infinite"), ("1e99", "column 'emb_3' is infinite")):
         changed = [list(r) for r in whole]
         changed[7][3] = field
         write([*named, "label"], changed)
@@ -177,7 +177,7 @@ def columns_of_parquet(box):
     box.refuses(BAD_DATA, "fit", ODD / "columns.parquet", "-o", "o.safetensors",
                 naming=["the rows have no labels", "'emb_3' to 'emb_1' (f32), 'class' (text), 'emb_0' (f32)", "--label-column"])
     for name, naming in (("-gap", "column 'emb_1' is missing"), ("-text", "column 'emb_1' is not a number"),
-                         ("-two", "several sets of columns are numbered"), ("-nulls", "row 3: column 1 is NaN")):
+                         ("-two", "several sets of columns are numbered"), ("-nulls", "row 3: column 'emb_1' is NaN")):
         box.refuses(BAD_DATA, "convert", ODD / f"columns{name}.parquet", "--label-column", "class", "-o", "o.safetensors",
                     naming=[f"columns{name}.parquet", naming])
     box.refuses(BAD_DATA, "convert", ODD / "columns-bomb.parquet", "-o", "o.safetensors",
