@@ -1,6 +1,7 @@
 /* cmd_info.c - koofu info: what is in a file. */
 #include "commands.h"
 
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -9,10 +10,33 @@ enum { META_SHOWN = 60 };
 
 static void print_line(const char *name, const char *value) { printf("  %-12s %s\n", name, value); }
 
-static void print_tensor(const kf_tensor_info *tensor, int width) {
+/* The last of columns that are numbered on from this one and are alike: dimensions, by the hundred. */
+static size_t last_alike(const kf_info *info, size_t first) {
+  const kf_tensor_info *a = &info->tensors[first];
+  size_t stem = strlen(a->name), last = first;
+  while (stem > 0 && a->name[stem - 1] >= '0' && a->name[stem - 1] <= '9') stem--;
+  unsigned long long number = strtoull(a->name + stem, NULL, 10);
+  for (; a->name[stem] && last + 1 < info->n_tensors; last++) {
+    const kf_tensor_info *b = &info->tensors[last + 1];
+    char next[32];
+    snprintf(next, sizeof next, "%llu", ++number);
+    if (strncmp(a->name, b->name, stem) != 0 || strcmp(b->name + stem, next) != 0 ||
+        strcmp(a->dtype, b->dtype) != 0 || a->ndim != 1 || b->ndim != 1 ||
+        a->shape[0] != b->shape[0])
+      break;
+  }
+  return last;
+}
+
+static void print_tensor(const kf_tensor_info *tensor, const char *last, int width) {
   printf("    ");
   print_escaped(stdout, tensor->name);
   size_t length = strlen(tensor->name);
+  if (last) {
+    printf(" to ");
+    print_escaped(stdout, last);
+    length += 4 + strlen(last);
+  }
   printf("%*s  ", length < (size_t)width ? width - (int)length : 0, "");
   print_plain(stdout, tensor->dtype);
   printf(" [");
@@ -27,8 +51,13 @@ static void print_tensors(const kf_info *info) {
     size_t length = strlen(info->tensors[i].name);
     if (length < 40 && (int)length > width) width = (int)length;
   }
-  printf("  %s\n", strcmp(info->kind, "table") == 0 ? "first line" : "tensors");
-  for (size_t i = 0; i < info->n_tensors; i++) print_tensor(&info->tensors[i], width);
+  int text = strcmp(info->format, "csv") == 0 || strcmp(info->format, "tsv") == 0;
+  int unread = text && strcmp(info->kind, "table") == 0;
+  printf("  %s\n", unread ? "first line" : text ? "columns" : "tensors");
+  for (size_t i = 0, last; i < info->n_tensors; i = last + 1) {
+    last = last_alike(info, i);
+    print_tensor(&info->tensors[i], last > i ? info->tensors[last].name : NULL, width);
+  }
 }
 
 static void print_meta(const kf_info *info) {

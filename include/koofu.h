@@ -754,7 +754,8 @@ KF_API kf_status kf_gallery_takes(kf_ctx *ctx, const kf_gallery *gallery, const 
 
 struct kf_gallery_options {
   kf_metric metric; /* KF_METRIC_DEFAULT: cosine; Euclidean for a model without normalising */
-  const char *ids;  /* text file with an id for each row, one per line; NULL: those in the data */
+  const char *ids;  /* text file with an id for each row, one per line; NULL: those in the data.
+                    * Equal ones are logged. */
   /* An existing gallery whose rows come first. Its map and metric are used for the new rows too:
    * `model` must be NULL and metric KF_METRIC_DEFAULT or the same. Classes are matched by name;
    * new ones are added at the end. Either both have labels or neither has; the same holds for ids.

@@ -288,8 +288,9 @@ typedef struct kf_info {
   int normalized;     /* statistics and model; -1 elsewhere */
   int exponent;       /* statistics only */
   double lambda;      /* model only */
-  size_t n_tensors;   /* arrays of an .npz; fields of the first line of a table, type "text";
-                       * columns of a .parquet, types in words ("list of f32") */
+  size_t n_tensors;   /* arrays of an .npz; columns of a .parquet, types in words ("list of
+                       * f32"), and of a .csv or .tsv that is read as rows, "number" or "text";
+                       * of another table the fields of the first line, "text" */
   const kf_tensor_info *tensors;
   size_t n_meta; /* metadata of .safetensors, sorted by key */
   const char *const *meta_keys;

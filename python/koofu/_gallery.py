@@ -14,7 +14,19 @@ from koofu import _koofu
 from koofu._data import DTYPES, Data, count_rows, open_data, rows_or_data
 from koofu._html import cell, table
 from koofu._model import Model
-from koofu._types import F64, I32, I64, AnyArray, Labels, Path, Rows, fs, is_path, one_of
+from koofu._types import (
+    F64,
+    I32,
+    I64,
+    AnyArray,
+    Labels,
+    Path,
+    Rows,
+    capsule_of,
+    fs,
+    is_path,
+    one_of,
+)
 
 _METRICS = {None: 0, "cosine": 1, "euclidean": 2, "inner": 3}
 _MAX_K = 1024
@@ -250,7 +262,7 @@ class Gallery:
         X: Rows,
         y: Labels = None,
         *,
-        model: Optional[Model] = None,
+        model: Union[Model, Path, None] = None,
         metric: Optional[str] = None,
         k: Union[int, str, None] = None,
         ids: Optional[Sequence[str]] = None,
@@ -276,7 +288,7 @@ class Gallery:
         """
         data = open_data(X, y, classes=classes, zero_rows=zero_rows, unlabelled=unlabelled,
                          ids=None if ids is None else list(ids))
-        mapping = None if model is None else model._capsule
+        mapping = capsule_of(model, Model, "model")
         options: dict[str, Any] = {"metric": one_of(metric, _METRICS, "metric"),
                                    "dtype": one_of(dtype, DTYPES, "dtype")}
         if isinstance(k, str):
@@ -288,7 +300,7 @@ class Gallery:
             _koofu.gallery_save(data._capsule, mapping, options, fs(path))
             return cls.load(path)
         return cls(_koofu.gallery_new(data._capsule, mapping, options), (), False,
-                   (data, model, options))
+                   (data, mapping, options))
 
     @classmethod
     def load(cls, path: Path, *, also: Union[Path, Sequence[Path]] = (),
@@ -309,9 +321,8 @@ class Gallery:
         """Writes a gallery that is in memory to a ``.safetensors`` file."""
         if self._parts is None:
             raise ValueError(f"this gallery already is a file, {self._paths[0]!s}; copy that")
-        data, model, options = self._parts
-        _koofu.gallery_save(data._capsule, None if model is None else model._capsule, options,
-                            fs(path))
+        data, mapping, options = self._parts
+        _koofu.gallery_save(data._capsule, mapping, options, fs(path))
 
     def append(
         self,

@@ -10,13 +10,14 @@ import numpy as np
 
 from koofu import _koofu
 from koofu._data import open_data
+from koofu._files import info
 from koofu._gallery import Gallery
 from koofu._html import percent, table
 from koofu._labels import check_names
 from koofu._model import CENTRES, METHODS, METRICS, PARTS, PRIORS, Model, lambda_options
 from koofu._stats import Stats
 from koofu._text import Text
-from koofu._types import AnyArray, Labels, Path, Rows, fs, is_path, one_of
+from koofu._types import AnyArray, Labels, Path, Rows, capsule_of, fs, is_path, one_of, taken
 
 
 class Truth:
@@ -101,8 +102,8 @@ def interval95(hits: int, n: int) -> tuple[float, float]:
     return low, high
 
 
-def _truth(truth: Optional[Truth]) -> Any:
-    return None if truth is None else truth._capsule
+def _truth(truth: Union[Truth, Path, None]) -> Any:
+    return capsule_of(truth, Truth, "truth")
 
 
 def _class_set(only: Optional[Sequence[str]]) -> Any:
@@ -111,7 +112,7 @@ def _class_set(only: Optional[Sequence[str]]) -> Any:
 
 
 def evaluate(
-    model: Union[Model, Gallery],
+    model: Union[Model, Gallery, Path],
     X: Rows = None,
     y: Labels = None,
     *,
@@ -120,7 +121,7 @@ def evaluate(
     part: Optional[str] = None,
     k: Optional[int] = None,
     weighted: bool = False,
-    truth: Optional[Truth] = None,
+    truth: Union[Truth, Path, None] = None,
     only: Optional[Sequence[str]] = None,
     classes: Optional[Sequence[str]] = None,
     zero_rows: str = "error",
@@ -129,6 +130,7 @@ def evaluate(
 ) -> Evaluation:
     """Accuracy of a model by nearest prototypes, or of a gallery by votes of neighbours.
 
+    :param model: a model, a gallery, or the path of either.
     :param X, y, classes, zero_rows, unlabelled, unknown: as in :class:`koofu.Data`. For a gallery X
         may be None: then each of its rows is left out in turn.
     :param raw: also in the original space (models).
@@ -145,20 +147,22 @@ def evaluate(
     """
     options: dict[str, Any] = {"classes": classes, "zero_rows": zero_rows,
                                "unlabelled": unlabelled, "unknown": unknown}
+    if is_path(model) and info(model).kind == "gallery":  # type: ignore[arg-type]
+        model = Gallery.load(model)  # type: ignore[arg-type]
     if isinstance(model, Gallery):
         data = None if X is None else open_data(X, y, **options)._capsule
         chosen = k if k is not None else model.k or min(15, max(1, len(model) - 1))
         counts = _koofu.gallery_evaluate(model._capsule, data, chosen, int(weighted), 0.0,
                                          _truth(truth), _class_set(only))
         return _evaluation(counts, False)
+    capsule = taken(model, Model, "model")._capsule
     data = open_data(X, y, **options)._capsule
     numbers = {
         "metric": one_of(metric, METRICS, "metric"),
         "include_raw": 1 if raw else 2,
         "part": one_of(part, PARTS, "part"),
     }
-    return _evaluation(_koofu.evaluate(model._capsule, data, numbers, _truth(truth),
-                                       _class_set(only)), raw)
+    return _evaluation(_koofu.evaluate(capsule, data, numbers, _truth(truth), _class_set(only)), raw)
 
 
 @dataclass(frozen=True)
@@ -181,13 +185,13 @@ class Comparison:
 
 
 def compare(
-    a: Model,
-    b: Model,
+    a: Union[Model, Path],
+    b: Union[Model, Path],
     X: Rows,
     y: Labels = None,
     *,
     raw_b: bool = False,
-    truth: Optional[Truth] = None,
+    truth: Union[Truth, Path, None] = None,
     only: Optional[Sequence[str]] = None,
     **options: Any,
 ) -> Comparison:
@@ -197,10 +201,11 @@ def compare(
     :param raw_b: judge b in the original space (b may be a itself).
     :param options: of :class:`koofu.Data`.
     """
+    models = [taken(model, Model, name)._capsule for name, model in (("a", a), ("b", b))]
     data = open_data(X, y, **options)._capsule
     verdicts = [
-        _koofu.verdicts(model._capsule, data, {"raw": raw}, _truth(truth), _class_set(only))
-        for model, raw in ((a, 0), (b, int(raw_b)))
+        _koofu.verdicts(capsule, data, {"raw": raw}, _truth(truth), _class_set(only))
+        for capsule, raw in zip(models, (0, int(raw_b)))
     ]
     return Comparison(**_koofu.compare(*verdicts))
 
@@ -225,10 +230,10 @@ def sweep(
     folds: Optional[int] = None,
     leave_one_out: bool = False,
     sample: Optional[int] = None,
-    text: Optional[Text] = None,
+    text: Union[Text, Path, None] = None,
     fuse: bool = False,
-    truth: Optional[Truth] = None,
-    stats: Optional[Stats] = None,
+    truth: Union[Truth, Path, None] = None,
+    stats: Union[Stats, Path, None] = None,
     normalize: bool = True,
     **options: Any,
 ) -> dict[str, AnyArray]:
@@ -281,8 +286,8 @@ def sweep(
         steps = [(options["lambda"], options["lambda_unit"]) for options in wanted]
     spaces = None if metrics is None else [one_of(m, METRICS, "metrics") for m in metrics]
     cells = _koofu.sweep(
-        stats._capsule, data._capsule, judged, numbers, _truth(truth),
-        None if text is None else text._capsule, steps, _numbers(dims, "dims"), _numbers(k, "k"),
+        capsule_of(stats, Stats, "stats"), data._capsule, judged, numbers, _truth(truth),
+        capsule_of(text, Text, "text"), steps, _numbers(dims, "dims"), _numbers(k, "k"),
         spaces,
     )
     columns = {name: np.array([cell[i] for cell in cells]) for i, name in enumerate(_CELLS)}
@@ -317,9 +322,9 @@ def report(
     y: Labels = None,
     *,
     test: Any = None,
-    model: Optional[Model] = None,
-    text: Optional[Text] = None,
-    truth: Optional[Truth] = None,
+    model: Union[Model, Path, None] = None,
+    text: Union[Text, Path, None] = None,
+    truth: Union[Truth, Path, None] = None,
     title: Optional[str] = None,
     train_name: Optional[str] = None,
     test_name: Optional[str] = None,
@@ -360,7 +365,7 @@ def report(
     }
     result: dict[str, Any] = _koofu.report(
         data._capsule, fs(path), words, {}, judged, _truth(truth),
-        None if model is None else model._capsule, None if text is None else text._capsule,
+        capsule_of(model, Model, "model"), capsule_of(text, Text, "text"),
         _numbers(dims, "dims"), _numbers(k, "k"), _numbers(shots, "shots"),
     )
     for name in ("test_top1", "test_top5", "test_raw_top1"):

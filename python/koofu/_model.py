@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import sys
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Optional, Union
+from typing import Any, Optional, Union
 
 import numpy as np
 
@@ -12,10 +14,21 @@ from koofu import _koofu
 from koofu._data import DTYPES, count_rows, open_data, rows_or_data
 from koofu._html import percent, table
 from koofu._stats import Stats, stats_options
-from koofu._types import F32, F64, I32, I64, AnyArray, Labels, Path, Rows, fs, one_of
-
-if TYPE_CHECKING:
-    from koofu._text import Text
+from koofu._text import Text
+from koofu._types import (
+    F32,
+    F64,
+    I32,
+    I64,
+    AnyArray,
+    Labels,
+    Path,
+    Rows,
+    capsule_of,
+    fs,
+    one_of,
+    taken,
+)
 
 METRICS = {None: 0, "cosine": 1, "euclidean": 2}
 CENTRES = {None: 0, "none": 1, "mean": 2}
@@ -95,6 +108,27 @@ def take_groups(groups: Any, n: int) -> Optional[AnyArray]:
     return np.unique(array, return_inverse=True)[1].reshape(-1).astype(np.uint32)
 
 
+def _callers() -> int:
+    """The ``stacklevel`` of a warning in the caller of this function: outside the package."""
+    level = 1
+    while sys._getframe(level).f_globals.get("__name__", "").startswith("koofu."):
+        level += 1
+    return level
+
+
+def _warn_of_copies(report: FitReport, grouped: bool) -> None:
+    """As the command line does."""
+    outside, left, remedy = (
+        (", in another group", "groups left out", "put them into one group") if grouped else
+        ("", "rows left out one by one", "leave out whole groups instead (koofu.fit(..., groups=))")
+    )
+    if report.many_near and report.n:
+        warnings.warn(f"{report.near:,} of {report.compared:,} rows checked have a nearly equal "
+                      f"row in their class{outside}, such as a copy or another frame of a video; "
+                      f"figures of {left} are then optimistic, and lambda too small: {remedy}",
+                      stacklevel=_callers())
+
+
 def fit(
     X: Rows,
     y: Labels = None,
@@ -108,11 +142,11 @@ def fit(
     method: Optional[str] = None,
     criterion: Optional[str] = None,
     priors: Optional[str] = None,
-    text: Optional[Text] = None,
+    text: Union[Text, Path, None] = None,
     alpha: Optional[float] = None,
-    stats: Optional[Stats] = None,
-    between: Optional[Stats] = None,
-    like: Optional[Model] = None,
+    stats: Union[Stats, Path, None] = None,
+    between: Union[Stats, Path, None] = None,
+    like: Union[Model, Path, None] = None,
     groups: Any = None,
     one_se: bool = False,
     sample: Optional[int] = None,
@@ -126,7 +160,8 @@ def fit(
 ) -> Model:
     """Fits a model to labelled rows; settings that are not given are chosen from these rows.
 
-    The model has the same bytes as that of ``koofu fit`` on the command line.
+    The model has the same bytes as that of ``koofu fit`` on the command line. Text, statistics and
+    models may be given as the paths of their files.
 
     :param X: rows: a 2-D array (not copied), a path (read in C), a :class:`koofu.Data`, or
         :class:`koofu.Stats`, from which nothing can be chosen: then lambda is that of ``like``, or
@@ -150,7 +185,8 @@ def fit(
     :param like: an earlier model, such as one of fewer rows: settings that are not given are taken
         from it, not chosen: lambda (absolute), alpha, dimensions, method, centre, priors,
         temperature and threshold. If it has text, ``text`` must be given again.
-    :param groups: a group for each row; rows of one group are left out together.
+    :param groups: a group for each row; rows of one group are left out together. A warning says
+        when many rows have copies outside their group.
     :param one_se: choose the largest lambda within one standard error of the best.
     :param sample: leave out at most this many rows in turn.
     :param folds, margin: of ``n_components="auto"``.
@@ -187,10 +223,10 @@ def fit(
         "margin": margin,
         "reject": reject,
     }
-    words = None if text is None else text._capsule
+    words = capsule_of(text, Text, "text")
     weight = None if alpha is None else float(alpha)
-    means = None if between is None else between._capsule
-    earlier = None if like is None else like._capsule
+    means = capsule_of(between, Stats, "between")
+    earlier = capsule_of(like, Model, "like")
     if isinstance(X, Stats):
         if y is not None:
             raise ValueError("X is a Stats, which has its own labels; y must be None")
@@ -204,12 +240,16 @@ def fit(
         return Model(capsule)
     data = open_data(X, y, classes=classes, zero_rows=zero_rows, unlabelled=unlabelled,
                      unknown=unknown)
-    sums = None if stats is None else stats._capsule
+    sums = capsule_of(stats, Stats, "stats")
     if stats is not None:
         options.pop("normalize")
     capsule, chosen = _koofu.fit(data._capsule, options, words, weight, sums, means,
                                  take_groups(groups, len(data)), earlier)
-    return Model(capsule, None if chosen is None else FitReport(**chosen))
+    if chosen is None:
+        return Model(capsule)
+    report = FitReport(**chosen)
+    _warn_of_copies(report, groups is not None)
+    return Model(capsule, report)
 
 
 class Model:
@@ -545,26 +585,28 @@ class Model:
         """A copy of the model with one more class, whose prototype is the mean of these rows."""
         return Model(_koofu.model_with_class(self._capsule, name, open_data(X)._capsule))
 
-    def zero_shot(self, text: Text, *, centre: Optional[str] = None) -> Model:
+    def zero_shot(self, text: Union[Text, Path], *, centre: Optional[str] = None) -> Model:
         """The map of this model with text prototypes instead of class means.
 
         :param centre: what is subtracted first: ``"modality"`` (the default: the mean of rows from
             rows, that of the text from text), ``"mean"`` or ``"none"``.
         """
         number = one_of(centre, {**CENTRES, "modality": 3}, "centre")
-        return Model(_koofu.model_with_text(self._capsule, text._capsule, 0, number))
+        words = taken(text, Text, "text")._capsule
+        return Model(_koofu.model_with_text(self._capsule, words, 0, number))
 
-    def with_text(self, text: Text, *, alpha: Optional[float] = None) -> Model:
+    def with_text(self, text: Union[Text, Path], *, alpha: Optional[float] = None) -> Model:
         """A copy of the model with text: scores are cosines with the text plus ``alpha`` times
         those with the prototypes. A model that already has text gets more of it and keeps its
         alpha."""
+        words = taken(text, Text, "text")._capsule
         if self.fused:
             if alpha is not None:
                 raise ValueError("the model already has text and an alpha")
-            return Model(_koofu.model_with_text(self._capsule, text._capsule, 2, 0.0))
+            return Model(_koofu.model_with_text(self._capsule, words, 2, 0.0))
         if alpha is None:
             raise ValueError("alpha must be given; fit(..., text=) chooses one")
-        return Model(_koofu.model_with_text(self._capsule, text._capsule, 1, float(alpha)))
+        return Model(_koofu.model_with_text(self._capsule, words, 1, float(alpha)))
 
     def _best(self, X: Rows, top: int, metric: Optional[str], raw: bool, part: Optional[str],
               temperature: Optional[float]) -> tuple[I32, F64, F64]:

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Optional
+from typing import TYPE_CHECKING, Any, Optional, Union
 
 import numpy as np
 
 from koofu import _koofu
 from koofu._data import open_data
 from koofu._labels import check_names
-from koofu._types import F32, F64, Labels, Path, Rows, fs, one_of
+from koofu._encoder import Encoder
+from koofu._types import F32, F64, Labels, Path, Rows, fs, one_of, taken
 
 if TYPE_CHECKING:
-    from koofu._encoder import Encoder
     from koofu._model import Model
 
 _REPEATS = {"none": 0, "names": 1, "all": 2}
@@ -99,12 +99,14 @@ class Text:
             "all_names": int(all_names),
             "repeats": one_of(repeats, _REPEATS, "repeats"),
         }
-        return cls(_koofu.text_of_prompts(encoder._capsule, names or None, options))
+        return cls(_koofu.text_of_prompts(taken(encoder, Encoder, "encoder")._capsule, names or None, options))
 
     @classmethod
-    def of_model(cls, model: Model) -> Text:
+    def of_model(cls, model: Union[Model, Path]) -> Text:
         """The text of a model that has text."""
-        return cls(_koofu.text_of_model(model._capsule))
+        from koofu._model import Model
+
+        return cls(_koofu.text_of_model(taken(model, Model, "model")._capsule))
 
     @property
     def n_classes(self) -> int:

@@ -32,6 +32,21 @@ def is_path(value: object) -> bool:
     return isinstance(value, (str, bytes, os.PathLike))
 
 
+def taken(value: Any, kind: Any, what: str) -> Any:
+    """A model, statistics, text and so on as they are; from the path of their file, loaded."""
+    if is_path(value):
+        value = getattr(kind, "load", kind)(value)
+    if not isinstance(value, kind):
+        raise TypeError(f"{what} is of type {type(value).__name__}; it must be a "
+                        f"koofu.{kind.__name__} or the path of its file")
+    return value
+
+
+def capsule_of(value: Any, kind: Any, what: str) -> Any:
+    """The capsule of what :func:`taken` returns; None: not given."""
+    return None if value is None else taken(value, kind, what)._capsule
+
+
 def one_of(value: Any, choices: dict[Any, int], what: str) -> int:
     """The number of a choice, or a ValueError that lists all of them."""
     try:

@@ -13,13 +13,14 @@ True
 
 from __future__ import annotations
 
-from typing import Any, Optional
+from typing import Any, Optional, Union
 
 import dask
 import numpy as np
 
 from koofu import _parts
 from koofu._model import Model
+from koofu._types import Path, taken
 
 __all__ = ["fit", "predict", "transform"]
 
@@ -93,11 +94,13 @@ def _apply(X: Any, by_row: Any, dtype: Any, columns: Optional[int]) -> Any:
     return X.map_blocks(by_row, dtype=dtype, chunks=(X.chunks[0], (columns,)))
 
 
-def transform(model: Model, X: Any) -> Any:
+def transform(model: Union[Model, Path], X: Any) -> Any:
     """Maps rows lazily, partition by partition: a Dask array of float32."""
+    model = taken(model, Model, "model")
     return _apply(X, model.transform, np.float32, model.dim_out)
 
 
-def predict(model: Model, X: Any) -> Any:
+def predict(model: Union[Model, Path], X: Any) -> Any:
     """The class of each row, lazily, partition by partition: a Dask array."""
+    model = taken(model, Model, "model")
     return _apply(X, model.predict, model.classes.dtype, None)

@@ -311,6 +311,7 @@ class KooFu(
         for other in others:
             if not isinstance(other, KooFu):
                 raise TypeError(f"cannot merge a KooFu and a {type(other).__name__}")
+            other._check_fitted()
             if other.n_features_in_ != self.n_features_in_:
                 raise ValueError(
                     f"one has {self.n_features_in_} features and the other {other.n_features_in_}"
@@ -327,10 +328,10 @@ class KooFu(
         if not isinstance(other, KooFu):
             return NotImplemented
         both = type(self)(**self.get_params(deep=False))
+        both._stats, both._labels, both._chosen = self.stats_, self._labels, self._chosen
         both.n_features_in_ = self.n_features_in_
         if hasattr(self, "feature_names_in_"):
             both.feature_names_in_ = self.feature_names_in_
-        both._stats, both._labels, both._chosen = self.stats_, self._labels, self._chosen
         return both.merge(other)
 
     def __radd__(self, other: object) -> KooFu:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Optional
+from typing import Any, Optional, Union
 
 import numpy as np
 import ray
@@ -11,6 +11,7 @@ import ray
 from koofu import _parts
 from koofu._data import stack
 from koofu._model import Model
+from koofu._types import Path, taken
 
 __all__ = ["fit", "predict", "transform"]
 
@@ -91,11 +92,11 @@ def _apply(dataset: Any, features: str, to: str, by_row: Callable[[Any], Any]) -
     return dataset.map_batches(add_column, batch_format="numpy")
 
 
-def transform(model: Model, dataset: Any, *, features: str = "features", to: str = "mapped") -> Any:
+def transform(model: Union[Model, Path], dataset: Any, *, features: str = "features", to: str = "mapped") -> Any:
     """The data set with mapped rows as one more column, ``to``."""
-    return _apply(dataset, features, to, model.transform)
+    return _apply(dataset, features, to, taken(model, Model, "model").transform)
 
 
-def predict(model: Model, dataset: Any, *, features: str = "features", to: str = "class") -> Any:
+def predict(model: Union[Model, Path], dataset: Any, *, features: str = "features", to: str = "class") -> Any:
     """The data set with the class of each row as one more column, ``to``."""
-    return _apply(dataset, features, to, model.predict)
+    return _apply(dataset, features, to, taken(model, Model, "model").predict)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Iterator
-from typing import Any, Optional
+from typing import Any, Optional, Union
 
 import numpy as np
 import pyarrow as pa
@@ -16,6 +16,7 @@ import pyarrow as pa
 from koofu import _parts
 from koofu._model import Model
 from koofu._stats import Stats
+from koofu._types import Path, taken
 
 __all__ = ["fit", "predict", "transform"]
 
@@ -162,12 +163,14 @@ def _apply(frame: Any, features: str, to: str, kind: Any, by_row: Callable[[Any]
     return frame.mapInArrow(add_column, StructType([*frame.schema.fields, more]))
 
 
-def transform(model: Model, frame: Any, *, features: str = "features", to: str = "mapped") -> Any:
+def transform(model: Union[Model, Path], frame: Any, *, features: str = "features", to: str = "mapped") -> Any:
     """The data frame with mapped rows as one more column of arrays, ``to``."""
-    return _apply(frame, features, to, pa.list_(pa.float32()), model.transform)
+    mapped = pa.list_(pa.float32())
+    return _apply(frame, features, to, mapped, taken(model, Model, "model").transform)
 
 
-def predict(model: Model, frame: Any, *, features: str = "features", to: str = "class") -> Any:
+def predict(model: Union[Model, Path], frame: Any, *, features: str = "features", to: str = "class") -> Any:
     """The data frame with the class of each row as one more column, ``to``."""
+    model = taken(model, Model, "model")
     kind = pa.int64() if model.class_names is None else pa.string()
     return _apply(frame, features, to, kind, model.predict)

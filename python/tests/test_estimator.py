@@ -16,6 +16,7 @@ import koofu
 sklearn = pytest.importorskip("sklearn")
 from sklearn.base import clone  # noqa: E402
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis  # noqa: E402
+from sklearn.exceptions import NotFittedError  # noqa: E402
 from sklearn.model_selection import GridSearchCV, cross_val_score  # noqa: E402
 from sklearn.pipeline import make_pipeline  # noqa: E402
 from sklearn.preprocessing import StandardScaler  # noqa: E402
@@ -465,8 +466,6 @@ def test_bad_calls(call, message):
 
 
 def test_not_fitted():
-    from sklearn.exceptions import NotFittedError
-
     X, _ = world(n=40)
     for name in ("predict", "transform", "predict_proba", "decision_function"):
         with pytest.raises(NotFittedError):
@@ -475,3 +474,19 @@ def test_not_fitted():
         koofu.KooFu().model_
     with pytest.raises(TypeError):
         koofu.KooFu() + 1
+
+
+def test_weights_are_warned_of():
+    X, y = world()
+    for fit in koofu.KooFu().fit, koofu.KooFu().fit(X, y).choose:
+        with pytest.warns(UserWarning, match="rows checked have a nearly equal row") as caught:
+            fit(X, y, sample_weight=np.full(len(X), 2))
+        assert [w.filename for w in caught] == [__file__]
+
+
+def test_sums_need_fitted_estimators():
+    X, y = world()
+    fitted = koofu.KooFu("1x").partial_fit(X, y)
+    for add in (lambda: fitted + koofu.KooFu(), lambda: koofu.KooFu() + fitted, lambda: fitted.merge(koofu.KooFu())):
+        with pytest.raises(NotFittedError):
+            add()

@@ -5,6 +5,7 @@ import logging
 import os
 import pickle
 import subprocess
+import warnings
 
 import numpy as np
 import pytest
@@ -198,3 +199,38 @@ def test_export(tmp_path):
     with pytest.raises(ValueError, match="metric"):
         model.export(tmp_path / "x.onnx", metric="nearest")
     assert not (tmp_path / "m.pb").exists()
+
+
+def test_copies_left_in_are_warned_of():
+    n = np.full(len(X), 2)
+    X2, Y2, copies = np.repeat(X, n, axis=0), np.repeat(Y, n), np.repeat(np.arange(len(X)), n)
+    with pytest.warns(UserWarning) as caught:
+        model = koofu.fit(X2, Y2)
+    assert model.fit_report.many_near == 1 and [w.filename for w in caught] == [__file__]
+    assert str(caught[0].message) == (
+        "240 of 240 rows checked have a nearly equal row in their class, such as a copy or another frame of a video; "
+        "figures of rows left out one by one are then optimistic, and lambda too small: leave out whole groups instead "
+        "(koofu.fit(..., groups=))")
+    with pytest.warns(UserWarning, match="in their class, in another group, .*: put them into one group$"):
+        koofu.fit(X2, Y2, groups=np.arange(240))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        koofu.fit(X, Y)
+        koofu.fit(X2, Y2, groups=copies)
+        koofu.fit(X2, Y2, lambda_="1x")  # nothing was left out
+
+
+def test_paths_stand_for_what_is_in_them(tmp_path):
+    model, gallery, stats = koofu.fit(X, Y), koofu.Gallery.build(X, Y), koofu.Stats.of(X, Y)
+    text = koofu.Text.of(X[:3], Y[:3])
+    for name, thing in (("model", model), ("gallery", gallery), ("stats", stats), ("text", text)):
+        thing.save(tmp_path / f"{name}.safetensors")
+    paths = {name: str(tmp_path / f"{name}.safetensors") for name in ("model", "gallery", "stats", "text")}
+    for name, thing in (("model", model), ("gallery", gallery)):
+        assert koofu.evaluate(paths[name], X, Y) == koofu.evaluate(thing, X, Y)
+    assert koofu.compare(paths["model"], model, X, Y) == koofu.compare(model, model, X, Y)
+    assert koofu.fit(stats, like=paths["model"]) == koofu.fit(stats, like=model)
+    assert koofu.fit(X, Y, stats=paths["stats"], text=paths["text"]) == koofu.fit(X, Y, stats=stats, text=text)
+    assert model.zero_shot(paths["text"]) == model.zero_shot(text)
+    built = koofu.Gallery.build(X, Y, model=paths["model"])
+    assert (built.search(X[:5], k=3).rows == koofu.Gallery.build(X, Y, model=model).search(X[:5], k=3).rows).all()

@@ -252,7 +252,7 @@ def lines_on_screen(text):
 
 
 def test_progress_is_shown_where_it_is_wanted():
-    work = "koofu.fit(X, y)"
+    work = "koofu.fit(X, y, lambda_='1x')"
     assert said(work) == ""
     shown = said("koofu.configure(threads=1, progress=True)\n" + work)
     assert "stats: " in shown and " of 60,000" in shown and "#" in shown and " % [" in shown
@@ -260,7 +260,8 @@ def test_progress_is_shown_where_it_is_wanted():
     on_terminal = said(work, terminal=True)
     assert " of 60,000" in on_terminal and lines_on_screen(on_terminal) == []
     assert said("koofu.configure(progress=False)\n" + work, terminal=True) == ""
-    thread = "import threading\nthread = threading.Thread(target=koofu.fit, args=(X, y))\nthread.start(); thread.join()"
+    thread = "import threading\nthread = threading.Thread(target=koofu.fit, args=(X, y), kwargs={'lambda_': '1x'})\n" \
+             "thread.start(); thread.join()"
     assert said(thread, terminal=True) == ""  # several threads would write over each other
     assert said("koofu.configure(progress=True); sys.stderr.close(); sys.stderr = None\n" + work) == ""
     blocks = said("koofu.configure(progress=True)\nkoofu.Gallery.build(X[:5000]).search(X[:40000], 5)")

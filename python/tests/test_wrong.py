@@ -36,6 +36,8 @@ ANY = "it must be a 2-D array (numpy, or anything with the buffer protocol, DLPa
 FLOATS = ("rows are float16, float32 or float64 (or bfloat16, by DLPack), in the byte order of the "
           "machine")
 
+IS_NO_MODEL = "{} is of type Stats; it must be a koofu.Model or the path of its file"
+
 WRONG = [
     # rows
     (lambda: koofu.fit(X[0], Y), ValueError,
@@ -159,6 +161,24 @@ WRONG = [
     (lambda: koofu.info("absent.npy"), OSError, None),
     (lambda: GALLERY.id(120), IndexError, "row 120 of a gallery of 120 rows"),
     (lambda: koofu.sweep(X, Y, lambdas="0.3x"), TypeError, "lambdas is '0.3x'; it must be a list"),
+    # models and the like
+    (lambda: koofu.evaluate("absent.safetensors", X, Y), OSError, None),
+    (lambda: koofu.evaluate(SUMS, X, Y), TypeError, IS_NO_MODEL.format("model")),
+    (lambda: koofu.compare(MODEL, "absent.safetensors", X, Y), OSError, None),
+    (lambda: koofu.compare(SUMS, MODEL, X, Y), TypeError, IS_NO_MODEL.format("a")),
+    (lambda: koofu.report("page.html", X, Y, model=SUMS), TypeError, IS_NO_MODEL.format("model")),
+    (lambda: koofu.fit(X, Y, like=SUMS), TypeError, IS_NO_MODEL.format("like")),
+    (lambda: koofu.Gallery.build(X, model=SUMS), TypeError, IS_NO_MODEL.format("model")),
+    (lambda: koofu.Text.of_model(SUMS), TypeError, IS_NO_MODEL.format("model")),
+    (lambda: koofu.Text.of_prompts("absent", ["ant"]), OSError, None),
+    (lambda: koofu.fit(X, Y, stats=MODEL), TypeError,
+     "stats is of type Model; it must be a koofu.Stats or the path of its file"),
+    (lambda: koofu.fit(X, Y, text=X[:3]), TypeError,
+     "text is of type ndarray; it must be a koofu.Text or the path of its file"),
+    (lambda: MODEL.zero_shot(X[:3]), TypeError,
+     "text is of type ndarray; it must be a koofu.Text or the path of its file"),
+    (lambda: koofu.sweep(X, Y, truth=3), TypeError,
+     "truth is of type int; it must be a koofu.Truth or the path of its file"),
     (lambda: koofu.configure(threads=0), ValueError, "threads is 0; it must be 1 to 1024"),
     (lambda: koofu.configure(device="gpu"), ValueError,
      "invalid device 'gpu': it must be auto, cpu, cuda, or a list such as cuda:0,cuda:1"),

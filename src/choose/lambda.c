@@ -395,9 +395,10 @@ static kf_status choose(lambda_search *s, const kf_lambda_options *o) {
   else
     KF_TRY(likelihood ? descend(s) : try_grid(s));
   if (c->n == 0)
-    return kf_fail(&s->ctx->err, KF_ERR_MATH,
-                   "lambda cannot be chosen by leaving rows out: no class has two rows%s",
-                   o->groups != NULL ? " of different groups" : "");
+    return kf_fail_hint(&s->ctx->err, KF_ERR_MATH, KF_HINT_LAMBDA,
+                        "lambda cannot be chosen by leaving rows out: no class has two rows%s",
+                        o->groups != NULL ? " of different groups"
+                                          : "; use an absolute lambda above 0");
   c->standard_error = kf_standard_error(c->points[c->best].top1, c->n);
   c->chosen = pick(c, s->largest);
   c->lambda = c->points[c->chosen].lambda;

@@ -92,6 +92,16 @@ kf_status kf_shard_list_columns(kf_shard *shard, const kf_table_column *columns,
   return list.failed ? kf_fail_memory(err) : KF_OK;
 }
 
+kf_status kf_shard_name_dims(kf_shard *shard, const kf_table_column *columns, const size_t *order,
+                             size_t dims, kf_err *err) {
+  const char **names = kf_alloc(dims, sizeof *names);
+  if (names == NULL) return kf_fail_memory(err);
+  for (size_t i = 0; i < dims; i++) names[i] = columns[order[i]].name;
+  kf_status status = kf_names_copy(names, (uint32_t)dims, &shard->dims, err);
+  kf_free(names);
+  return status;
+}
+
 /* --- the dimensions ------------------------------------------------------------------------ */
 
 typedef struct choice {
@@ -130,13 +140,22 @@ static kf_status take_family(choice *c, size_t first, size_t end, kf_err *err) {
   return KF_OK;
 }
 
+static kf_status refuse_other(const choice *c, const char *name, kf_err *err) {
+  char what[256];
+  if (kf_ends_with(c->path, ".parquet"))
+    return refuse(
+        c, KF_HINT_TENSOR,
+        "no column is a list of floats, and none are numbered, as 'x0', 'x1', for dimensions", err);
+  snprintf(what, sizeof what,
+           "column '%.64s' is text, and none are numbered, as 'x0', 'x1', for dimensions; lists "
+           "in text are not read, but a .parquet can hold them",
+           name);
+  return refuse(c, KF_HINT_NONE, what, err);
+}
+
 static kf_status take_all(choice *c, kf_err *err) {
   for (size_t i = 0; i < c->n; i++) {
-    if (c->columns[i].use == KF_TABLE_OTHER)
-      return refuse(
-          c, KF_HINT_TENSOR,
-          "no column is a list of floats, and none are numbered, as 'x0', 'x1', for dimensions",
-          err);
+    if (c->columns[i].use == KF_TABLE_OTHER) return refuse_other(c, c->columns[i].name, err);
     if (c->columns[i].use == KF_TABLE_NUMBER) c->order[c->dims++] = i;
   }
   return c->dims > 0 ? KF_OK : refuse(c, KF_HINT_TENSOR, "no column is a number", err);

@@ -304,6 +304,7 @@ static kf_status open_rows(table *t, const kf_data_options *options, kf_err *err
   KF_TRY(choose(t, options, err));
   s->table = (kf_table){.type = KF_TYPE_F32, .layout = KF_LAYOUT_ROWS};
   KF_TRY(kf_table_size(&s->table, t->in->path, 1, t->dims, err));
+  if (t->header) KF_TRY(kf_shard_name_dims(s, t->fields, t->order, t->dims, err));
   KF_TRY(begin_copy(t, &s->in, err));
   return copy(t, err);
 }
@@ -318,6 +319,34 @@ static kf_status open_labels(table *t, const kf_data_options *o, kf_err *err) {
   labels->in = &labels->own;
   labels->kind = KF_LABELS_TABLE;
   return kf_labels_open_table(labels, "1", s->table.rows, err);
+}
+
+static kf_status list_columns(table *t, kf_columns *out, kf_err *err) {
+  kf_csv_start(&t->csv, t->in, kf_table_separator(t->in->path), (kf_mark){0});
+  KF_TRY(read_header(t, err));
+  KF_TAKE(&t->arena, out->names, t->n);
+  KF_TAKE(&t->arena, out->types, t->n);
+  if (t->arena.failed) return kf_fail_memory(err);
+  out->n = t->n;
+  for (size_t i = 0; i < t->n; i++) {
+    out->names[i] = t->fields[i].name;
+    out->types[i] = t->fields[i].type;
+  }
+  return KF_OK;
+}
+
+kf_status kf_csv_columns(const char *path, kf_columns *out, kf_err *err) {
+  kf_in in;
+  table *t = kf_alloc_zero(1, sizeof *t);
+  if (t == NULL) return kf_fail_memory(err);
+  t->in = &in;
+  kf_status status = kf_in_open(&in, path, err);
+  if (status == KF_OK) status = list_columns(t, out, err);
+  kf_in_close(&in);
+  out->arena = t->arena; /* has the names */
+  kf_free(t->fields);
+  kf_free(t);
+  return status;
 }
 
 kf_status kf_csv_open_rows(kf_shard *shard, const char *path, const kf_data_options *options,

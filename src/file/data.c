@@ -78,10 +78,14 @@ kf_status kf_fail_unlabelled(kf_err *err, const kf_data *data, kf_hint hint, con
 static kf_status fail_bad(const kf_data *data, uint64_t row, const float *values, kf_err *err) {
   if (data->is_null != NULL && data->is_null(data, row))
     return kf_fail_row(err, data, row, KF_HINT_SKIP_BAD, "it is null");
-  for (uint32_t i = 0; i < data->dim; i++)
-    if (!isfinite(values[i]))
-      return kf_fail_row(err, data, row, KF_HINT_SKIP_BAD, "column %" PRIu32 " is %s", i,
-                         isnan(values[i]) ? "NaN" : "infinite");
+  for (uint32_t i = 0; i < data->dim; i++) {
+    if (isfinite(values[i])) continue;
+    const char *name = data->dim_name != NULL ? data->dim_name(data, row, i) : NULL;
+    const char *what = isnan(values[i]) ? "NaN" : "infinite";
+    if (name == NULL)
+      return kf_fail_row(err, data, row, KF_HINT_SKIP_BAD, "column %" PRIu32 " is %s", i, what);
+    return kf_fail_row(err, data, row, KF_HINT_SKIP_BAD, "column '%.64s' is %s", name, what);
+  }
   return kf_fail_row(err, data, row, KF_HINT_SKIP_BAD, "every column is zero");
 }
 

@@ -393,6 +393,8 @@ struct kf_data {
                          kf_string *bytes, kf_err *err);
   /* Whether a row is null rather than NaN. NULL: no row is. */
   bool (*is_null)(const kf_data *data, uint64_t row);
+  /* The name of the column that holds a dimension; NULL, also from the function: it has none. */
+  const char *(*dim_name)(const kf_data *data, uint64_t row, uint32_t dim);
   /* "FILE, row R" for messages. row: of the data set, or KF_ALL_ROWS for "FILE". */
   void (*where)(const kf_data *data, uint64_t row, char *text, size_t size);
   /* Adds what identifies the files to a checksum: sizes and modification times. NULL: no files. */
@@ -489,6 +491,8 @@ typedef struct kf_columns {
   kf_arena arena;
 } kf_columns;
 kf_status kf_parquet_describe(const char *path, kf_columns *out, kf_err *err);
+/* The names and types of a .csv or .tsv that is read as rows; nothing else is set. */
+kf_status kf_csv_columns(const char *path, kf_columns *out, kf_err *err);
 
 /* Fails if the rows are already mapped. */
 kf_status kf_data_refuse_mapped(const kf_data *data, kf_err *err);

@@ -364,6 +364,7 @@ typedef struct kf_shard {
   bool is_change; /* rows added to the gallery before it */
   bool guessed; /* its labels are an array that was not asked for, but is the only one that fits */
   char label_column[64]; /* name of their column in a table, for notes */
+  kf_names dims;         /* of a table with a column for each dimension */
   char *columns;         /* of a table without labels, for messages; NULL: none */
   kf_origin origin;
   uint64_t made_with;  /* KF_MADE_WITH; 0: none */
@@ -385,6 +386,9 @@ kf_status kf_csv_open_rows(kf_shard *shard, const char *path, const kf_data_opti
 /* Keeps the columns of a file without labels, for messages (columns.c). */
 kf_status kf_shard_list_columns(kf_shard *shard, const kf_table_column *fields, size_t n,
                                 kf_err *err);
+/* Keeps the names of the dimensions, for messages (columns.c). */
+kf_status kf_shard_name_dims(kf_shard *shard, const kf_table_column *fields, const size_t *order,
+                             size_t dims, kf_err *err);
 /* Moves a shard to another place. */
 void kf_shard_move(kf_shard *from, kf_shard *to);
 void kf_shard_close(kf_shard *shard);

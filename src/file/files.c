@@ -101,6 +101,12 @@ static bool files_is_null(const kf_data *data, uint64_t row) {
   return shard->table.column != NULL && kf_pq_is_null(shard->table.column, row - shard->first);
 }
 
+static const char *files_dim_name(const kf_data *data, uint64_t row, uint32_t dim) {
+  const kf_files *files = (const kf_files *)data;
+  const kf_shard *shard = &files->shards[shard_of(files, row)];
+  return dim < shard->dims.n ? shard->dims.name[dim] : NULL;
+}
+
 static kf_status files_refuse(const kf_data *data, const char *path, kf_err *err) {
   const kf_files *files = (const kf_files *)data;
   for (size_t s = 0; s < files->n_shards; s++) {
@@ -153,6 +159,7 @@ kf_files *kf_files_new(void) {
                           .ahead = files_ahead,
                           .fetch_ids = files_fetch_ids,
                           .is_null = files_is_null,
+                          .dim_name = files_dim_name,
                           .where = files_where,
                           .identify = files_identify,
                           .refuse = files_refuse,

@@ -111,6 +111,7 @@ kf_status kf_parquet_open_dims(kf_shard *shard, kf_pq *pq, const char *stem,
   if (status == KF_OK)
     status = kf_choose_dims(pq->in->path, fields, pq->n_leaves, stem, order, &dims, err);
   if (status == KF_OK) status = copy(shard, pq, order, dims, cache, err);
+  if (status == KF_OK) status = kf_shard_name_dims(shard, fields, order, dims, err);
   kf_free(fields);
   kf_free(order);
   return status;

@@ -206,6 +206,7 @@ void kf_shard_move(kf_shard *from, kf_shard *to) {
 
 void kf_shard_close(kf_shard *shard) {
   kf_free(shard->columns);
+  kf_names_clear(&shard->dims);
   if (shard->changes != NULL) kf_changes_close(shard->changes);
   kf_free(shard->changes);
   kf_labels_close(&shard->labels);

@@ -12,7 +12,7 @@ typedef struct info {
   kf_npy npy;          /* the same */
   kf_npz npz;          /* owns the names of the tensors */
   kf_name_set columns; /* of a table */
-  kf_columns parquet;
+  kf_columns fields;   /* of a .parquet, or of a table that is read as rows */
 } info;
 
 void kf_info_free(kf_info *base) {
@@ -21,7 +21,7 @@ void kf_info_free(kf_info *base) {
   kf_st_close(&i->st);
   kf_npz_close(&i->npz);
   kf_name_set_clear(&i->columns);
-  kf_arena_free(&i->parquet.arena);
+  kf_arena_free(&i->fields.arena);
   kf_free(i->tensors);
   kf_free(i);
 }
@@ -189,10 +189,24 @@ static kf_status describe_npz(kf_ctx *ctx, info *out, const char *path) {
   return describe_tensors(ctx, &out->base, path);
 }
 
-/* Lists the columns of the first line as tensors. */
-static kf_status describe_table(info *out, const char *path, kf_err *err) {
+static kf_status list_fields(info *out, uint64_t rows, kf_err *err) {
+  const kf_columns *c = &out->fields;
+  KF_TRY(list_tensors(out, c->n, err));
+  for (size_t i = 0; i < c->n; i++)
+    set_tensor(&out->tensors[i], c->names[i], c->types[i], 1, (const uint64_t[8]){rows});
+  return KF_OK;
+}
+
+/* Lists the columns as tensors: those of the first line, if the table is not read as rows. */
+static kf_status describe_table(kf_ctx *ctx, info *out, const char *path) {
+  kf_err *err = &ctx->err;
   KF_TRY(kf_table_describe(path, &out->columns, &out->base.rows, err));
   out->base.format = kf_ends_with(path, ".tsv") ? "tsv" : "csv";
+  KF_TRY(describe_tensors(ctx, &out->base, path));
+  if (strcmp(out->base.kind, "tensors") != 0) {
+    KF_TRY(kf_csv_columns(path, &out->fields, err));
+    return list_fields(out, out->base.rows, err);
+  }
   out->base.kind = "table";
   KF_TRY(list_tensors(out, out->columns.n, err));
   for (size_t i = 0; i < out->columns.n; i++) {
@@ -215,13 +229,9 @@ static kf_status describe_archive(info *out, const char *path, kf_err *err) {
 }
 
 static kf_status describe_parquet(kf_ctx *ctx, info *out, const char *path) {
-  kf_columns *c = &out->parquet;
+  kf_columns *c = &out->fields;
   KF_TRY(kf_parquet_describe(path, c, &ctx->err));
-  KF_TRY(list_tensors(out, c->n, &ctx->err));
-  for (size_t i = 0; i < c->n; i++) {
-    const uint64_t shape[8] = {c->rows};
-    set_tensor(&out->tensors[i], c->names[i], c->types[i], 1, shape);
-  }
+  KF_TRY(list_fields(out, c->rows, &ctx->err));
   out->base.format = "parquet";
   out->base.n_meta = c->n_meta;
   out->base.meta_keys = c->keys;
@@ -249,7 +259,7 @@ static kf_status describe(kf_ctx *ctx, info *out, const char *path) {
   case KF_FORMAT_SAFETENSORS: return describe_safetensors(ctx, out, path);
   case KF_FORMAT_NPY: return describe_npy(out, path, &ctx->err);
   case KF_FORMAT_NPZ: return describe_npz(ctx, out, path);
-  case KF_FORMAT_TABLE: return describe_table(out, path, &ctx->err);
+  case KF_FORMAT_TABLE: return describe_table(ctx, out, path);
   case KF_FORMAT_PARQUET: return describe_parquet(ctx, out, path);
   case KF_FORMAT_FVECS: return describe_vectors(ctx, &out->base, path, "fvecs");
   case KF_FORMAT_TAR: return describe_archive(out, path, &ctx->err);

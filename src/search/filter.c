@@ -16,23 +16,29 @@ typedef struct class_list {
   kf_dict *dict; /* names to numbers; NULL: classes are numbers */
   bool *wanted;  /* [classes] */
   const char *path;
+  bool found;        /* some class that was asked for */
+  char unknown[128]; /* the last one that there is not */
 } class_list;
 
 /* false: classes have no names, and the text is not a class number. */
-static bool want_class(const class_list *l, const char *text, size_t length) {
+static bool want_class(class_list *l, const char *text, size_t length) {
   int64_t class = -1;
   if (l->dict != NULL) class = kf_dict_find(l->dict, text, length);
   for (size_t i = 0; l->dict == NULL && i < length; i++) {
     if (text[i] < '0' || text[i] > '9' || length > 9) return false;
     class = (i > 0 ? class * 10 : 0) + (text[i] - '0');
   }
-  if (class >= 0 && class < (int64_t)l->gallery->n_classes) l->wanted[class] = true;
+  if (class >= 0 && class < (int64_t)l->gallery->n_classes)
+    l->found = l->wanted[class] = true;
+  else
+    snprintf(l->unknown, sizeof l->unknown, "%.*s",
+             (int)kf_utf8_prefix(text, length < 100 ? length : 100), text);
   return true;
 }
 
 static kf_status take_line(void *argument, uint64_t line, const char *text, size_t length,
                            kf_err *err) {
-  const class_list *l = argument;
+  class_list *l = argument;
   if (length == 0 || want_class(l, text, length)) return KF_OK;
   return kf_fail_file(err, l->path, "line %llu is not the number of a class",
                       (unsigned long long)line);
@@ -49,7 +55,10 @@ static kf_status take_classes(class_list *l, const kf_filter_options *o, kf_err 
                      "classes",
                      name);
   }
-  return o->classes != NULL ? kf_lines_read(o->classes, take_line, l, err) : KF_OK;
+  if (o->classes != NULL) KF_TRY(kf_lines_read(o->classes, take_line, l, err));
+  if (l->found || l->unknown[0] == '\0') return KF_OK;
+  return kf_fail(err, KF_ERR_DATA, "%s%sthe gallery has no class '%s'",
+                 l->path != NULL ? l->path : "", l->path != NULL ? ": " : "", l->unknown);
 }
 
 static kf_status keep_classes(const kf_gallery *g, const kf_filter_options *o, kf_filter *f,

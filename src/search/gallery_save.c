@@ -106,6 +106,50 @@ static kf_status read_ids(kf_gallery_writer *w, const char *path, kf_err *err) {
   return status;
 }
 
+static const char *id_at(const kf_gallery_writer *w, uint64_t i, uint64_t *length) {
+  uint64_t begin = i > 0 ? (uint64_t)(w->id_ends[i - 1] - w->id_begin) : 0;
+  *length = (uint64_t)(w->id_ends[i] - w->id_begin) - begin;
+  return w->id_bytes.data + begin;
+}
+
+/* The slot of an id in a hash table of numbers of ids, from 1 on: taken by an equal one, or empty. */
+static uint32_t *slot_of(const kf_gallery_writer *w, uint32_t *slots, uint64_t mask, uint64_t i) {
+  uint64_t n, other;
+  const char *id = id_at(w, i, &n);
+  kf_checksum sum;
+  kf_checksum_start(&sum);
+  kf_checksum_add(&sum, id, n);
+  for (uint64_t at = kf_checksum_value(&sum);; at++) {
+    uint32_t *slot = &slots[at & mask];
+    if (*slot == 0) return slot;
+    const char *there = id_at(w, *slot - 1, &other);
+    if (n == other && memcmp(id, there, n) == 0) return slot;
+  }
+}
+
+/* Removing or replacing by an id takes all rows that have it. */
+static kf_status warn_of_repeated_ids(const kf_gallery_writer *w, kf_err *err) {
+  uint64_t size = 16, repeated = 0, first = 0, n;
+  if (w->n_ids >= UINT32_MAX) return KF_OK; /* numbers have 32 bits */
+  while (size < 2 * w->n_ids) size *= 2;
+  uint32_t *slots = kf_alloc_zero(size, sizeof *slots);
+  if (slots == NULL) return kf_fail_memory(err);
+  for (uint64_t i = 0; i < w->n_ids; i++) {
+    uint32_t *slot = slot_of(w, slots, size - 1, i);
+    if (*slot != 0 && repeated++ == 0) first = i;
+    if (*slot == 0) *slot = (uint32_t)i + 1;
+  }
+  kf_free(slots);
+  if (repeated == 0) return KF_OK;
+  const char *id = id_at(w, first, &n);
+  kf_log(w->ctx,
+         "warning: %llu row%s the id of an earlier row, first '%.*s'; removing or replacing rows "
+         "by such an id takes them all",
+         (unsigned long long)repeated, repeated == 1 ? " has" : "s have",
+         (int)kf_utf8_prefix(id, n < 200 ? n : 200), id);
+  return KF_OK;
+}
+
 /* --- the new rows ---------------------------------------------------------------------------- */
 
 uint64_t kf_writer_rows(const kf_gallery_writer *w) {
@@ -118,7 +162,8 @@ kf_status kf_writer_begin_rows(kf_gallery_writer *w, const char *path, kf_err *e
   if (w->ids != NULL || w->own_ids) KF_TAKE(&w->arena, w->id_ends, kf_saver_rows(w->rows));
   if (w->arena.failed) return kf_fail_memory(err);
   if (w->ids != NULL) KF_TRY(read_ids(w, path, err));
-  return w->own_ids ? kf_data_each_id(w->data, take_own_id, w, err) : KF_OK;
+  if (w->own_ids) KF_TRY(kf_data_each_id(w->data, take_own_id, w, err));
+  return warn_of_repeated_ids(w, err);
 }
 
 kf_status kf_writer_put_rows(kf_gallery_writer *w) {

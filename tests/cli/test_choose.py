@@ -304,7 +304,10 @@ def rows_alone_in_their_class(box):
     check("of 6 rows left out in turn" in said and "1 row is alone in its class" in said, said)
     box.write("y.safetensors", data_set(n=4, classes=4))
     words = ["y.safetensors", "-o", "b.safetensors"]
-    box.refuses(BAD_DATA, "fit", *words, "--method", "paper", naming="lambda cannot be chosen by leaving rows out: no class has two rows")
+    box.refuses(BAD_DATA, "fit", *words, "--method", "paper",
+                naming="lambda cannot be chosen by leaving rows out: no class has two rows; use an absolute lambda above 0; "
+                       "set it with --lambda")
+    box.works("fit", *words, "--method", "paper", "--lambda", "0.1")
     instead = "no class has two different rows: the scatter of all rows takes the place of that within classes; lambda is "
     said = box.works("fit", *words).err
     check(instead + "30x its mean eigenvalue, the default then" in said, said)

@@ -111,6 +111,20 @@ def as_a_sparse_matrix(box):
 
 
 @test
+def repeated_ids(box):
+    box.write("x.npy", npy([[1.0, i] for i in range(60)]))
+    said = {}
+    for name, ids in (("one", [f"p{i}" for i in range(60)]), ("few", [f"p{i % 58}" for i in range(60)]), ("all", ["\x1bö"] * 60)):
+        box.write("ids.txt", "".join(f"{i}\n" for i in ids))
+        said[name] = box.works("index", "x.npy", "--ids", "ids.txt", "-o", f"{name}.safetensors").err
+    check("warning" not in said["one"], said)
+    check("warning: 2 rows have the id of an earlier row, first 'p0'; removing or replacing rows by such an id takes them all" in said["few"], said)
+    check("warning: 59 rows have the id of an earlier row, first '\\x1bö'" in said["all"], said)
+    again = box.works("index", "all.safetensors", "-o", "again.safetensors").err
+    check("warning: 59 rows have" in again, again)
+
+
+@test
 def among_some_rows(box):
     rows = make(box, "cosine")
     box.write("classes.txt", "a\nc\n")
@@ -126,6 +140,7 @@ def among_some_rows(box):
         equal(len(lines), 5 * sum(map(allowed, range(60))), f"within, {words}")
     box.write("none.txt", "nobody\n")
     box.refuses(BAD_DATA, "search", "g.safetensors", "q.npy", "--only-ids", "none.txt", naming="no row of the gallery is left")
+    box.refuses(BAD_DATA, "search", "g.safetensors", "q.npy", "--only", "none.txt", naming="none.txt: the gallery has no class 'nobody'")
     box.refuses(USAGE, "search", "g.safetensors", "--itself", "--only", "classes.txt", naming="--only")
 
 

@@ -71,6 +71,23 @@ def tables_of_pandas(box):
 
 
 @test
+def info_says_what_is_read(box):
+    x, labels, ids = rows()
+    box.write("t.csv", table(["id", *(f"emb_{i}" for i in range(DIM)), "label"], [[n, *r, k] for n, r, k in zip(ids, x, labels)]))
+    about = json.loads(box.works("info", "--json", "t.csv").out)
+    equal([about[key] for key in ("kind", "rows", "dim", "classes", "ids")], ["data set", N, DIM, len(set(labels)), True], "a table of rows")
+    equal([(t["name"], t["dtype"], t["shape"]) for t in about["tensors"]],
+          [("id", "text", [N]), *((f"emb_{i}", "number", [N]) for i in range(DIM)), ("label", "text", [N])], "its columns")
+    text = box.works("info", "t.csv").out
+    check(f"rows         {N}\n" in text and "ids          one for each row\n" in text, text)
+    check(f"  columns\n    id     text [{N}]\n    emb_0 to emb_7  number [{N}]\n    label  text [{N}]\n" in text, text)
+    box.write("t.csv", table(None, [[*r[:2], k] for r, k in zip(x, labels)]))
+    about = json.loads(box.works("info", "--json", "t.csv").out)
+    equal((about["kind"], about["rows"]), ("table", N), "labels that are not named")
+    check("    0 to 3             f32 [23]\n" in box.works("info", ODD / "columns-bare.parquet").out, "columns of a .parquet")
+
+
+@test
 def bad_tables(box):
     x, labels, _ = rows()
     named = [f"emb_{i}" for i in range(DIM)]
@@ -98,11 +115,11 @@ def bad_tables(box):
     box.works("convert", "t.csv", "--column", "a", "-o", "o.safetensors")
     equal(read_safetensors(box.read("o.safetensors"))[0]["embeddings"], read(box, [r[:3] for r in x]), "one of two sets")
     write([*"abcdefgh", "kind"], whole)
-    refuses(["no column is a list of floats", "'kind' (text)"])
+    refuses(["column 'kind' is text, and none are numbered", "'kind' (text)"])
     box.works("convert", "t.csv", "--label-column", "kind", "-o", "o.safetensors")
     for field, naming in (("oops", "line 9, column 'emb_3': 'oops' is not a number"), ("0x10", "'0x10' is not a number"),
                           ("1e999", "'1e999' is not a number"), ("1,5", "'1,5' is not a number"), ("9" * 70, "is not a number"),
-                          ("", "row 7: column 3 is NaN"), ("nan", "column 3 is NaN"), ("-inf", "column 3 is infinite"), ("1e99", "column 3 is infinite")):
+                          ("", "row 7: column 'emb_3' is NaN"), ("nan", "column 'emb_3' is NaN"), ("-inf", "column 'emb_3' is infinite"), ("1e99", "column 'emb_3' is infinite")):
         changed = [list(r) for r in whole]
         changed[7][3] = field
         write([*named, "label"], changed)
@@ -120,7 +137,10 @@ def bad_tables(box):
     write(["no", "numbers"], [["a", "b"]])
     refuses(["t.csv", "'no' (text), 'numbers' (text)"])
     box.write("t.csv", b"a,b\n\xff,2\n")
-    refuses("no column is a list of floats")
+    refuses("column 'a' is text")
+    write(["id", "embedding", "label"], [["p", "[0.5, 1.5]", "cat"]])
+    refuses("t.csv: column 'embedding' is text, and none are numbered, as 'x0', 'x1', for dimensions; "
+            "lists in text are not read, but a .parquet can hold them; its columns are")
 
 
 def read(box, x):
@@ -158,7 +178,7 @@ def columns_of_parquet(box):
     box.refuses(BAD_DATA, "fit", ODD / "columns.parquet", "-o", "o.safetensors",
                 naming=["the rows have no labels", "'emb_3' to 'emb_1' (f32), 'class' (text), 'emb_0' (f32)", "--label-column"])
     for name, naming in (("-gap", "column 'emb_1' is missing"), ("-text", "column 'emb_1' is not a number"),
-                         ("-two", "several sets of columns are numbered"), ("-nulls", "row 3: column 1 is NaN")):
+                         ("-two", "several sets of columns are numbered"), ("-nulls", "row 3: column 'emb_1' is NaN")):
         box.refuses(BAD_DATA, "convert", ODD / f"columns{name}.parquet", "--label-column", "class", "-o", "o.safetensors",
                     naming=[f"columns{name}.parquet", naming])
     box.refuses(BAD_DATA, "convert", ODD / "columns-bomb.parquet", "-o", "o.safetensors",
