@@ -10,7 +10,7 @@ enum { META_SHOWN = 60 };
 
 static void print_line(const char *name, const char *value) { printf("  %-12s %s\n", name, value); }
 
-/* The last of columns that are numbered on from this one and are alike: dimensions, by the hundred. */
+/* The last of the alike columns that are numbered on from this one: dimensions, by the hundred. */
 static size_t last_alike(const kf_info *info, size_t first) {
   const kf_tensor_info *a = &info->tensors[first];
   size_t stem = strlen(a->name), last = first;

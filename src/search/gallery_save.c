@@ -112,7 +112,7 @@ static const char *id_at(const kf_gallery_writer *w, uint64_t i, uint64_t *lengt
   return w->id_bytes.data + begin;
 }
 
-/* The slot of an id in a hash table of numbers of ids, from 1 on: taken by an equal one, or empty. */
+/* The slot of an id in a hash table of ids by number, from 1 on: that of an equal one, or empty. */
 static uint32_t *slot_of(const kf_gallery_writer *w, uint32_t *slots, uint64_t mask, uint64_t i) {
   uint64_t n, other;
   const char *id = id_at(w, i, &n);
