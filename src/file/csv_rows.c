@@ -1,8 +1,10 @@
-/* csv_rows.c - rows of a .csv or .tsv file with a column for each dimension, as pandas writes them.
+/* csv_rows.c - rows of a .csv or .tsv file with a column for each dimension, as pandas writes
+ * them.
  *
  * Text has no random access, so the numbers are parsed once, when the file is opened, and copied
- * to an unnamed file as f32; the ids follow them there in the layout of ids.c. Labels are copied to
- * another one, a table like a label file: between two of them there are no numbers to be skipped. */
+ * to an unnamed file as f32; the ids follow them there in the layout of ids.c. Labels are copied
+ * to another one, a table like a label file: between two of them there are no numbers to be
+ * skipped. */
 #include "file/file_internal.h"
 
 #include <inttypes.h>
