@@ -281,7 +281,7 @@ kf_dev_status kf_cuda_catch_up(kf_dev_queries *q) {
   KF_CUDA_TRY(start_some(q, first, q->n - first));
   if (!q->guess_late) return KF_DEV_OK;
   q->guess_late = false;
-  return kf_cuda_guess_some(q, q->late_rows, q->late_rank, 0, first, q->n - first);
+  return kf_cuda_guess_some(q, q->late_rows, q->late_position, 0, first, q->n - first);
 }
 
 /* --- which queries take part ------------------------------------------------------------------ */
