@@ -168,10 +168,8 @@ static kf_status list_rows(kf_ctx *ctx, const kf_data *data, const kf_truth *tru
 kf_status kf_test_sample_take(kf_ctx *ctx, const kf_data *test, const kf_truth *truth,
                               uint64_t most, kf_test_sample *out) {
   *out = (kf_test_sample){0};
-  if (most == 0 || test->rows <= most) return KF_OK;
-  if (truth != NULL ? truth->rows != test->rows : !test->has_labels)
-    return KF_OK; /* kf_judge_start
-                                                                                     refuses it */
+  bool bad = truth != NULL ? truth->rows != test->rows : !test->has_labels; /* refused later */
+  if (most == 0 || test->rows <= most || bad) return KF_OK;
   KF_TRY(list_rows(ctx, test, truth, most, &out->rows));
   if (truth != NULL)
     KF_TRY(kf_truth_pick(truth, out->rows.row, out->rows.n, &out->truth, &ctx->err));

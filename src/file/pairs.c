@@ -113,7 +113,9 @@ static kf_status read_line(pairs *p, bool *end, kf_err *err) {
       kf_string_add(&c->text, text, length);
       if (c->text.failed) return kf_fail_memory(err);
       if (length == 0 || !kf_utf8_valid(text, length))
-        return kf_fail_file(err, p->path, "line %" PRIu64 ": the field for %s is %s", line, c->what,
+        return kf_fail_file(err, p->path, "line %" PRIu64 ": the field %s%s is %s", line,
+                            c->asked != NULL ? "of column " : "for ",
+                            c->asked != NULL ? c->asked : c->what,
                             length == 0 ? "empty" : "not valid UTF-8");
     }
   }

@@ -109,16 +109,33 @@ kf_status kf_add_once(kf_dict *dict, const char *path, size_t i, const char *tex
 
 /* --- files of names --------------------------------------------------------------------------- */
 
-/* Splits the lines 'CLASS<tab>NAMES' in place and adds their classes to the dictionary. */
-static kf_status split_lines(const kf_line_list *l, char mark, kf_dict *dict, kf_err *err) {
+/* Splits the lines 'CLASS<tab>NAMES' in place. */
+static kf_status split_lines(const kf_line_list *l, kf_err *err) {
   for (size_t i = 0; i < l->n; i++) {
-    char *end = strchr(l->items[i], mark);
+    char *end = strchr(l->items[i], '\t');
     if (end == NULL)
-      return kf_fail_file(err, l->path, "line %zu has no %s after the class", i + 1,
-                          mark == ',' ? "comma" : "tab");
+      return kf_fail_file(err, l->path, "line %zu has no tab after the class", i + 1);
     *end = '\0';
-    KF_TRY(kf_add_once(dict, l->path, i, l->items[i], strlen(l->items[i]), KF_HINT_NONE, err));
   }
+  return KF_OK;
+}
+
+static kf_status keep_pair(void *argument, uint64_t line, const char *label, const char *name,
+                           kf_err *err) {
+  (void)line;
+  kf_line_list *l = argument;
+  kf_string_add(&l->bytes, label, strlen(label) + 1);
+  kf_string_add(&l->bytes, name, strlen(name) + 1);
+  l->n++;
+  return l->bytes.failed ? kf_fail_memory(err) : KF_OK;
+}
+
+/* The first two columns, read as lines 'CLASS' and NUL and 'NAME'. */
+static kf_status read_csv(kf_line_list *l, const char *path, kf_err *err) {
+  l->path = path;
+  KF_TRY(kf_table_each_pair(path, "1", "2", keep_pair, l, err));
+  KF_TRY(kf_point_at(&l->bytes, 2 * l->n, &l->items, err));
+  for (size_t i = 0; i < l->n; i++) l->items[i] = l->items[2 * i];
   return KF_OK;
 }
 
@@ -129,11 +146,15 @@ static bool has_tabs(const kf_line_list *l) {
 }
 
 static kf_status read_text(kf_name_file *f, const char *path, bool in_order, kf_err *err) {
-  bool csv = kf_ends_with(path, ".csv");
-  KF_TRY(kf_line_list_read(path, &f->lines, err));
-  if (in_order && !csv && !has_tabs(&f->lines)) return KF_OK;
-  if ((f->places = kf_dict_new((uint32_t)f->lines.n)) == NULL) return kf_fail_memory(err);
-  return split_lines(&f->lines, csv ? ',' : '\t', f->places, err);
+  kf_line_list *l = &f->lines;
+  f->csv = kf_ends_with(path, ".csv");
+  KF_TRY(f->csv ? read_csv(l, path, err) : kf_line_list_read(path, l, err));
+  if (in_order && !f->csv && !has_tabs(l)) return KF_OK;
+  if (!f->csv) KF_TRY(split_lines(l, err));
+  if ((f->places = kf_dict_new((uint32_t)l->n)) == NULL) return kf_fail_memory(err);
+  for (size_t i = 0; i < l->n; i++)
+    KF_TRY(kf_add_once(f->places, path, i, l->items[i], strlen(l->items[i]), KF_HINT_NONE, err));
+  return KF_OK;
 }
 
 /* {"LABEL": "NAME", ...} */
@@ -174,6 +195,9 @@ kf_status kf_name_file_find(kf_name_file *f, const char *label, size_t k, kf_cal
   if (!*found) return KF_OK;
   char *names = f->lines.items[i];
   if (f->places != NULL) names += strlen(names) + 1;
+  out->whole = f->csv;
+  out->names = names;
+  if (f->csv) return KF_OK;
   return kf_called_read(f->lines.path, (size_t)i + 1, names, out, err);
 }
 

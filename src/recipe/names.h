@@ -38,6 +38,7 @@ typedef struct kf_name_file {
   kf_line_list lines; /* a label and its names, each with a NUL; or names alone */
   kf_json_doc doc;
   kf_dict *places; /* of labels; NULL: names are in the order of classes */
+  bool csv;        /* names are whole */
 } kf_name_file;
 /* in_order: names without labels are allowed. Must be cleared after a failure, too. */
 kf_status kf_name_file_read(const char *path, bool in_order, kf_name_file *out, kf_err *err);

@@ -34,6 +34,11 @@ def forms(box):
     box.write("b.csv", 'label,name\nn3,crane\nn1,tench\nn2,crane\nn4,"black swan, big"\n')
     box.write("c.json", json.dumps({"n4": "black swan, big", "n2": "crane", "n3": "crane", "n1": "tench", "n9": "x"}))
     box.write("d.txt", "tench, Tinca tinca\ncrane\ncrane\n'black swan, big'\n")
+    box.write("odd.txt", "".join(f"{'dog, big' if i < 6 else LABELS[i // 6]}\n" for i in range(24)))
+    box.works("fit", "x.npy", "--labels", "odd.txt", "-o", "odd.safetensors", "-q")
+    box.write("odd.csv", '"dog, big","a ""dog"", big"\n')
+    odd = json.loads(box.works("classify", "odd.safetensors", "x.npy", "--names", "odd.csv", "--json", "--top", 1).out)
+    equal((odd["answers"][0]["classes"], odd["answers"][0]["names"]), (["dog, big"], ['a "dog", big']), "quotation marks of a .csv")
     for name in ("a.txt", "b.csv", "c.json", "d.txt"):
         equal(names_of(box, "--names", name), wanted, name)
     box.write("part.txt", "n3\tcrane\n")
@@ -48,7 +53,7 @@ def refused(box):
     for name, text, naming in (("a.txt", "tench\ncrane\n", "has 2 names for 4 classes"), ("b.txt", "n1\ttench\ncrane\n", "line 2 has no tab"),
                                ("c.txt", "n7\ttench\n", "names none of the 4 classes"), ("d.txt", "n1\ta\nn1\tb\n", "line 2 repeats"),
                                ("e.json", '{"n1": 3}', "the name of 'n1'"), ("f.json", "[]", "object"), ("g.txt", "", "is empty"),
-                               ("h.csv", "n1,a\nn2\n", "line 2 has no comma")):
+                               ("h.csv", "n1,a\nn2\n", "line 2 has 1 field")):
         box.write(name, text)
         for words in (["classify", "m.safetensors", "x.npy"], ["report", "x.npy", "--labels", "y.txt", "-o", "page.html"]):
             box.refuses(BAD_DATA, *words, "--names", name, naming=[name, naming])
